@@ -61,14 +61,11 @@ TUTTI_API void reduce_scatter_tensor_coalesced(const TensorList& outputs, const 
 
 namespace async {
 
-[[nodiscard]] TUTTI_API Work all_reduce_coalesced(const TensorList& tensors, const AllReduceOptions& options = {});
-[[nodiscard]] TUTTI_API Work all_gather_coalesced(const std::vector<TensorList>& output_lists,
-                                                  const ConstTensorList& input_list,
-                                                  const CollectiveOptions& options = {});
-[[nodiscard]] TUTTI_API Work all_gather_into_tensor_coalesced(const TensorList& outputs, const ConstTensorList& inputs,
-                                                              const CollectiveOptions& options = {});
-[[nodiscard]] TUTTI_API Work reduce_scatter_tensor_coalesced(const TensorList& outputs, const ConstTensorList& inputs,
-                                                             const ReduceScatterOptions& options = {});
+#define TUTTI_OR_NONE = {}
+#define TUTTI_COALESCED_FUNCTION(name, collective, function, tensors, Options, ...) \
+    [[nodiscard]] TUTTI_API Work name(TUTTI_PARAMETERS_##tensors(Options));
+#include <tutti/collectives.def>
+#undef TUTTI_OR_NONE
 
 }  // namespace async
 

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <tutti/available.hpp>
+#include <tutti/collective_forms.hpp>
 #include <tutti/process_group.hpp>
 #include <tutti/reduce_op.hpp>
 #include <tutti/stream.hpp>
@@ -167,8 +168,11 @@ struct RecvOptions {
     Stream stream{};
 };
 
-using TensorList = std::vector<TensorView>;
-using ConstTensorList = std::vector<ConstTensorView>;
+template <class T>
+detail::LeftOut::operator const T&() const {
+    static const T none{};
+    return none;
+}
 
 // ---- Collectives, blocking ----------------------------------------------------------------------------------------
 
@@ -261,35 +265,15 @@ TUTTI_API P2POp irecv_op(TensorView tensor, int peer, const P2POptions& options 
 
 // ---- Collectives, asynchronous ------------------------------------------------------------------------------------
 
-/// The same functions; each returns at once. Buffers must stay alive and untouched until the Work is complete.
+/// The same functions with the same parameters, made from the table of collectives: async::all_reduce, … Each returns
+/// at once. Buffers must stay alive and untouched until the Work is complete.
 namespace async {
 
-[[nodiscard]] TUTTI_API Work broadcast(TensorView tensor, const BroadcastOptions& options);
-[[nodiscard]] TUTTI_API Work all_reduce(TensorView tensor, const AllReduceOptions& options = {});
-[[nodiscard]] TUTTI_API Work reduce(TensorView tensor, const ReduceOptions& options);
-[[nodiscard]] TUTTI_API Work all_gather(const TensorList& output_list, ConstTensorView tensor,
-                                        const CollectiveOptions& options = {});
-[[nodiscard]] TUTTI_API Work all_gather_into_tensor(TensorView output, ConstTensorView input,
-                                                    const CollectiveOptions& options = {});
-[[nodiscard]] TUTTI_API Work gather(ConstTensorView tensor, const TensorList& gather_list = {},
-                                    const GatherOptions& options = {});
-[[nodiscard]] TUTTI_API Work scatter(TensorView tensor, const ConstTensorList& scatter_list = {},
-                                     const ScatterOptions& options = {});
-[[nodiscard]] TUTTI_API Work reduce_scatter(TensorView output, const ConstTensorList& input_list,
-                                            const ReduceScatterOptions& options = {});
-[[nodiscard]] TUTTI_API Work reduce_scatter_tensor(TensorView output, ConstTensorView input,
-                                                   const ReduceScatterOptions& options = {});
-[[nodiscard]] TUTTI_API Work all_gather_into_tensor_uneven(TensorView output, ConstTensorView input,
-                                                           const AllGatherUnevenOptions& options = {});
-[[nodiscard]] TUTTI_API Work reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input,
-                                                          const ReduceScatterUnevenOptions& options = {});
-[[nodiscard]] TUTTI_API Work all_to_all_single(TensorView output, ConstTensorView input,
-                                               const AllToAllSingleOptions& options = {});
-[[nodiscard]] TUTTI_API Work all_to_all(const TensorList& output_list, const ConstTensorList& input_list,
-                                        const CollectiveOptions& options = {});
-[[nodiscard]] TUTTI_API Work all_to_all_v(TensorView output, ConstTensorView input,
-                                          const AllToAllVOptions& options = {});
-[[nodiscard]] TUTTI_API Work barrier(const BarrierOptions& options = {});
+#define TUTTI_OR_NONE = {}
+#define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, Options, ...) \
+    [[nodiscard]] TUTTI_API Work name(TUTTI_PARAMETERS_##tensors(Options));
+#include <tutti/collectives.def>
+#undef TUTTI_OR_NONE
 
 }  // namespace async
 

@@ -53,35 +53,15 @@ class TUTTI_API Plan {
 };
 
 /// One plan for each blocking function of distributed.hpp, with its arguments, defaults and errors (InvalidArgument
-/// here, all others in run()). A zero timeout is the group's at the time of each run.
+/// here, all others in run()): tutti::plan::all_reduce, …, made from the table of collectives. A zero timeout is the
+/// group's at the time of each run.
 namespace plan {
 
-[[nodiscard]] TUTTI_API Plan broadcast(TensorView tensor, const BroadcastOptions& options);
-[[nodiscard]] TUTTI_API Plan all_reduce(TensorView tensor, const AllReduceOptions& options = {});
-[[nodiscard]] TUTTI_API Plan reduce(TensorView tensor, const ReduceOptions& options);
-[[nodiscard]] TUTTI_API Plan all_gather(const TensorList& output_list, ConstTensorView tensor,
-                                        const CollectiveOptions& options = {});
-[[nodiscard]] TUTTI_API Plan all_gather_into_tensor(TensorView output, ConstTensorView input,
-                                                    const CollectiveOptions& options = {});
-[[nodiscard]] TUTTI_API Plan gather(ConstTensorView tensor, const TensorList& gather_list = {},
-                                    const GatherOptions& options = {});
-[[nodiscard]] TUTTI_API Plan scatter(TensorView tensor, const ConstTensorList& scatter_list = {},
-                                     const ScatterOptions& options = {});
-[[nodiscard]] TUTTI_API Plan reduce_scatter(TensorView output, const ConstTensorList& input_list,
-                                            const ReduceScatterOptions& options = {});
-[[nodiscard]] TUTTI_API Plan reduce_scatter_tensor(TensorView output, ConstTensorView input,
-                                                   const ReduceScatterOptions& options = {});
-[[nodiscard]] TUTTI_API Plan all_gather_into_tensor_uneven(TensorView output, ConstTensorView input,
-                                                           const AllGatherUnevenOptions& options = {});
-[[nodiscard]] TUTTI_API Plan reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input,
-                                                          const ReduceScatterUnevenOptions& options = {});
-[[nodiscard]] TUTTI_API Plan all_to_all_single(TensorView output, ConstTensorView input,
-                                               const AllToAllSingleOptions& options = {});
-[[nodiscard]] TUTTI_API Plan all_to_all(const TensorList& output_list, const ConstTensorList& input_list,
-                                        const CollectiveOptions& options = {});
-[[nodiscard]] TUTTI_API Plan all_to_all_v(TensorView output, ConstTensorView input,
-                                          const AllToAllVOptions& options = {});
-[[nodiscard]] TUTTI_API Plan barrier(const BarrierOptions& options = {});
+#define TUTTI_OR_NONE = {}
+#define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, Options, ...) \
+    [[nodiscard]] TUTTI_API Plan name(TUTTI_PARAMETERS_##tensors(Options));
+#include <tutti/collectives.def>
+#undef TUTTI_OR_NONE
 [[nodiscard]] TUTTI_API Plan send(ConstTensorView tensor, int dst, const SendOptions& options = {});
 [[nodiscard]] TUTTI_API Plan recv(TensorView tensor, const RecvOptions& options = {});
 

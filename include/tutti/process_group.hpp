@@ -5,6 +5,7 @@
 // order on all ranks, so use one thread per group or order them yourself.
 #pragma once
 
+#include <tutti/collective_forms.hpp>
 #include <tutti/export.hpp>
 #include <tutti/store.hpp>
 #include <tutti/tensor.hpp>
@@ -51,23 +52,22 @@ struct ProcessGroupOptions {
 
 namespace detail {
 class Group;
-}
+/// The default of an argument whose type is only declared here. distributed.hpp, which has the types, defines it.
+struct LeftOut {
+    template <class T>
+    operator const T&() const;
+};
+}  // namespace detail
 class ConstTensorView;
 class TensorView;
 class Work;
-struct AllReduceOptions;  // distributed.hpp
-struct AllGatherUnevenOptions;
-struct AllToAllSingleOptions;
-struct AllToAllVOptions;
-struct BarrierOptions;
-struct BroadcastOptions;
-struct CollectiveOptions;
-struct GatherOptions;
+using TensorList = std::vector<TensorView>;
+using ConstTensorList = std::vector<ConstTensorView>;
+// distributed.hpp defines the options.
+#define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, Options, ...) struct Options;
+#include <tutti/collectives.def>
 struct MonitoredBarrierOptions;
 struct RecvOptions;
-struct ReduceOptions;
-struct ReduceScatterUnevenOptions;
-struct ScatterOptions;
 struct SendOptions;
 
 /// How a rank takes part in ProcessGroup::split.
@@ -154,59 +154,25 @@ class TUTTI_API ProcessGroup {
     /// waited for no other.
     void destroy();
 
-    // ---- The functions of distributed.hpp on this group: g.all_reduce(x), g.broadcast(x, {.src = 0}). Include it to
-    // call them. Another group in the options is InvalidArgument.
-
-    void broadcast(TensorView tensor, const BroadcastOptions& options) const;
-    void all_reduce(TensorView tensor) const;
-    void all_reduce(TensorView tensor, const AllReduceOptions& options) const;
-    void reduce(TensorView tensor, const ReduceOptions& options) const;
-    void all_gather(const std::vector<TensorView>& output_list, ConstTensorView tensor) const;
-    void all_gather(const std::vector<TensorView>& output_list, ConstTensorView tensor,
-                    const CollectiveOptions& options) const;
-    void all_gather_into_tensor(TensorView output, ConstTensorView input) const;
-    void all_gather_into_tensor(TensorView output, ConstTensorView input, const CollectiveOptions& options) const;
-    void gather(ConstTensorView tensor, const std::vector<TensorView>& gather_list) const;
-    void gather(ConstTensorView tensor, const std::vector<TensorView>& gather_list, const GatherOptions& options) const;
-    void scatter(TensorView tensor, const std::vector<ConstTensorView>& scatter_list) const;
-    void scatter(TensorView tensor, const std::vector<ConstTensorView>& scatter_list,
-                 const ScatterOptions& options) const;
-    void reduce_scatter(TensorView output, const std::vector<ConstTensorView>& input_list) const;
-    void reduce_scatter(TensorView output, const std::vector<ConstTensorView>& input_list,
-                        const AllReduceOptions& options) const;
-    void reduce_scatter_tensor(TensorView output, ConstTensorView input) const;
-    void reduce_scatter_tensor(TensorView output, ConstTensorView input, const AllReduceOptions& options) const;
-    void all_to_all_single(TensorView output, ConstTensorView input) const;
-    void all_to_all_single(TensorView output, ConstTensorView input, const AllToAllSingleOptions& options) const;
-    void all_to_all(const std::vector<TensorView>& output_list, const std::vector<ConstTensorView>& input_list) const;
-    void all_to_all(const std::vector<TensorView>& output_list, const std::vector<ConstTensorView>& input_list,
-                    const CollectiveOptions& options) const;
-    void all_gather_into_tensor_uneven(TensorView output, ConstTensorView input) const;
-    void all_gather_into_tensor_uneven(TensorView output, ConstTensorView input,
-                                       const AllGatherUnevenOptions& options) const;
-    void reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input) const;
-    void reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input,
-                                      const ReduceScatterUnevenOptions& options) const;
-    void all_to_all_v(TensorView output, ConstTensorView input) const;
-    void all_to_all_v(TensorView output, ConstTensorView input, const AllToAllVOptions& options) const;
-    void barrier() const;
-    void barrier(const BarrierOptions& options) const;
-    void monitored_barrier() const;
-    void monitored_barrier(const MonitoredBarrierOptions& options) const;
-    void send(ConstTensorView tensor, int dst) const;
-    void send(ConstTensorView tensor, int dst, const SendOptions& options) const;
-    int recv(TensorView tensor) const;
-    int recv(TensorView tensor, const RecvOptions& options) const;
-    [[nodiscard]] Work isend(ConstTensorView tensor, int dst) const;
-    [[nodiscard]] Work isend(ConstTensorView tensor, int dst, const SendOptions& options) const;
-    [[nodiscard]] Work irecv(TensorView tensor) const;
-    [[nodiscard]] Work irecv(TensorView tensor, const RecvOptions& options) const;
-    /// torch's method: starts all_reduce of each tensor, with one Work (coalescing.hpp).
-    [[nodiscard]] Work allreduce(const std::vector<TensorView>& tensors) const;
-    [[nodiscard]] Work allreduce(const std::vector<TensorView>& tensors, const AllReduceOptions& options) const;
-
     friend bool operator==(const ProcessGroup&, const ProcessGroup&) = default;
     const std::shared_ptr<detail::Group>& impl() const noexcept { return group_; }
+
+    // ---- The functions of distributed.hpp on this group, with the same parameters, made from the table of
+    // collectives: g.all_reduce(x), g.broadcast(x, {.src = 0}). Include it to call them. Another group in the options
+    // is InvalidArgument.
+
+#define TUTTI_OR_NONE = detail::LeftOut()
+#define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, Options, ...) \
+    void name(TUTTI_PARAMETERS_##tensors(Options)) const;
+#include <tutti/collectives.def>
+#undef TUTTI_OR_NONE
+    void monitored_barrier(const MonitoredBarrierOptions& options = detail::LeftOut()) const;
+    void send(ConstTensorView tensor, int dst, const SendOptions& options = detail::LeftOut()) const;
+    int recv(TensorView tensor, const RecvOptions& options = detail::LeftOut()) const;
+    [[nodiscard]] Work isend(ConstTensorView tensor, int dst, const SendOptions& options = detail::LeftOut()) const;
+    [[nodiscard]] Work irecv(TensorView tensor, const RecvOptions& options = detail::LeftOut()) const;
+    /// torch's method: starts all_reduce of each tensor, with one Work (coalescing.hpp).
+    [[nodiscard]] Work allreduce(const TensorList& tensors, const AllReduceOptions& options = detail::LeftOut()) const;
 
  private:
     std::shared_ptr<detail::Group> group_;

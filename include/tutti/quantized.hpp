@@ -106,12 +106,9 @@ TUTTI_API void quantized_all_gather(TensorView output, ConstTensorView input, co
 namespace async {
 
 [[nodiscard]] TUTTI_API Work quantized_all_reduce(TensorView tensor, const QuantizedOptions& options = {});
-[[nodiscard]] TUTTI_API Work quantized_all_reduce(TensorView output, ConstTensorView input,
-                                                  const QuantizedOptions& options = {});
-[[nodiscard]] TUTTI_API Work quantized_reduce_scatter(TensorView output, ConstTensorView input,
-                                                      const QuantizedOptions& options = {});
-[[nodiscard]] TUTTI_API Work quantized_all_gather(TensorView output, ConstTensorView input,
-                                                  const QuantizedOptions& options = {});
+#define TUTTI_QUANTIZED_FUNCTION(name, ...) \
+    [[nodiscard]] TUTTI_API Work name(TensorView output, ConstTensorView input, const QuantizedOptions& options = {});
+#include <tutti/collectives.def>
 
 }  // namespace async
 

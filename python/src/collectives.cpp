@@ -73,6 +73,8 @@ struct TensorInPlace : InPlace<TensorView> {
     }
 };
 
+using TensorAndRoot = TensorInPlace;
+
 struct TensorFromTensor : OutOfPlace<TensorView, ConstTensorView> {
     TensorFromTensor(const nb::handle* given, const Names& names) {
         arrays = list_of(Array(given[0], writes, names.function, names.output),
@@ -92,6 +94,8 @@ struct TensorFromList : OutOfPlace<TensorView, ConstTensorList> {
         to = arrays[0].view();
     }
 };
+
+using TensorFromRoot = TensorFromList;
 
 struct ListFromTensor : OutOfPlace<TensorList, ConstTensorView> {
     ListFromTensor(const nb::handle* given, const Names& names) : ListFromTensor(given[0], given[1], names) {}
@@ -351,7 +355,7 @@ void bind_collectives(nb::module_& m) {
         define_call<Tensors, Options>(m, names, forms, Arguments<Tensors, Options>{});                \
         define_plan<Tensors, Options>(m, "plan_" #name, names, forms, Arguments<Tensors, Options>{}); \
     }
-#define TUTTI_COALESCED_FUNCTION(name, collective, Tensors, Options, output, input)                       \
+#define TUTTI_COALESCED_FUNCTION(name, collective, function, Tensors, Options, output, input)             \
     define_call<Tensors, Options>(                                                                        \
         m, {"plan." #name, output, input},                                                                \
         Forms{[](const auto&... arguments) { tutti::name(arguments...); },                                \

@@ -40,7 +40,7 @@ struct Call : engine::CollectiveCall {
     const TensorView* target = nullptr;
     const TensorList* targets = nullptr;
     const ReduceOp* scaling = nullptr;  ///< premul_sum, with its factor
-    /// all_gather, reduce_scatter: elements of the ranks' blocks where they differ; empty: `count` each.
+    /// Elements of the ranks' blocks where they differ; empty: `count` each. Of calls without a root.
     std::span<const std::uint64_t> counts;
     std::optional<Device> device{};  ///< barrier: where it runs, if its caller says so
     /// All buffers are host memory in one piece, input and output apart: the call needs no copies.
@@ -48,29 +48,18 @@ struct Call : engine::CollectiveCall {
     RankNumbers send_room, receive_room;  // of `counts` and of the blocks of an all_to_all
 };
 
-/// These check a collective's arguments and fill in `call`, which is new. They throw InvalidArgument.
+/// The type of a function that checks a collective's arguments and fills in a call, from the type of its plan.
+template <class Planned>
+struct Describes;
+template <class... Parameters>
+struct Describes<Plan(Parameters...)> {
+    using Type = void(Call&, const std::remove_cvref_t<Parameters>&...);
+};
+/// describe::all_reduce(call, tensor, options), and so on for each function of the table: it checks the arguments and
+/// fills in `call`, which is new. Throws InvalidArgument.
 namespace describe {
-void all_reduce(Call& call, const TensorView& tensor, const AllReduceOptions& options);
-void broadcast(Call& call, const TensorView& tensor, const BroadcastOptions& options);
-void reduce(Call& call, const TensorView& tensor, const ReduceOptions& options);
-void all_gather(Call& call, const TensorList& outputs, const ConstTensorView& tensor, const CollectiveOptions& options);
-void all_gather_into_tensor(Call& call, const TensorView& output, const ConstTensorView& input,
-                            const CollectiveOptions& options);
-void all_gather_into_tensor_uneven(Call& call, const TensorView& output, const ConstTensorView& input,
-                                   const AllGatherUnevenOptions& options);
-void gather(Call& call, const ConstTensorView& tensor, const TensorList& outputs, const GatherOptions& options);
-void scatter(Call& call, const TensorView& tensor, const ConstTensorList& inputs, const ScatterOptions& options);
-void reduce_scatter(Call& call, const TensorView& output, const ConstTensorList& inputs,
-                    const ReduceScatterOptions& options);
-void reduce_scatter_tensor(Call& call, const TensorView& output, const ConstTensorView& input,
-                           const ReduceScatterOptions& options);
-void reduce_scatter_tensor_uneven(Call& call, const TensorView& output, const ConstTensorView& input,
-                                  const ReduceScatterUnevenOptions& options);
-void all_to_all_single(Call& call, const TensorView& output, const ConstTensorView& input,
-                       const AllToAllSingleOptions& options);
-void all_to_all_v(Call& call, const TensorView& output, const ConstTensorView& input, const AllToAllVOptions& options);
-void all_to_all(Call& call, const TensorList& outputs, const ConstTensorList& inputs, const CollectiveOptions& options);
-void barrier(Call& call, const BarrierOptions& options);
+#define TUTTI_COLLECTIVE_FUNCTION(name, ...) Describes<decltype(plan::name)>::Type name;
+#include <tutti/collectives.def>
 }  // namespace describe
 
 /// An operation that has not begun: it has not read its inputs.

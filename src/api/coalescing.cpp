@@ -261,94 +261,61 @@ void check_pairs(const char* name, std::size_t outputs, std::size_t inputs) {
         throw InvalidArgument(fmt::format("{}: {} outputs for {} inputs: expected as many", name, outputs, inputs));
 }
 
-Work launch_all_reduce(const TensorList& tensors, const AllReduceOptions& o, api::Driver driver) {
-    if (o.group.is_non_member()) return {};
-    const std::shared_ptr<detail::Group> group = api::group_of(o.group, "all_reduce_coalesced");
+// One for each form of several calls' tensors. `describe`: of one call.
+
+template <auto describe>
+Work launch_lists(const char* name, const TensorList& tensors, const AllReduceOptions& o, api::Driver driver) {
+    const std::shared_ptr<detail::Group> group = api::group_of(o.group, name);
     if (const api::PreparedOperation one =
             api::pack_all_reduce(tensors, o, api::short_bytes(*group), api::pack_bytes_max)) {
-        const record::PublicCall public_call("all_reduce_coalesced");
-        api::refuse_if_recorded("all_reduce_coalesced");
+        const record::PublicCall public_call(name);
+        api::refuse_if_recorded(name);
         group->submit(one, driver == api::Driver::background);
         return Work(one);
     }
-    return launch_all("all_reduce_coalesced", o.group, tensors.size(), driver,
-                      [&](std::size_t i) { return api::prepare(api::describe::all_reduce, tensors[i], o); });
+    return launch_all(name, o.group, tensors.size(), driver,
+                      [&](std::size_t i) { return api::prepare(describe, tensors[i], o); });
 }
 
-Work launch_all_gather(const std::vector<TensorList>& output_lists, const ConstTensorList& inputs,
-                       const CollectiveOptions& o, api::Driver driver) {
-    if (o.group.is_non_member()) return {};
-    const int size = api::group_of(o.group, "all_gather_coalesced")->size();
+template <auto describe, class Options>
+Work launch_lists(const char* name, const TensorList& outputs, const ConstTensorList& inputs, const Options& o,
+                  api::Driver driver) {
+    check_pairs(name, outputs.size(), inputs.size());
+    return launch_all(name, o.group, inputs.size(), driver,
+                      [&](std::size_t i) { return api::prepare(describe, outputs[i], inputs[i], o); });
+}
+
+template <auto describe, class Options>
+Work launch_lists(const char* name, const std::vector<TensorList>& output_lists, const ConstTensorList& inputs,
+                  const Options& o, api::Driver driver) {
+    const int size = api::group_of(o.group, name)->size();
     if (static_cast<int>(output_lists.size()) != size) {
-        throw InvalidArgument(fmt::format("all_gather_coalesced: output_lists has {} lists: expected {}, one per rank",
-                                          output_lists.size(), size));
+        throw InvalidArgument(
+            fmt::format("{}: output_lists has {} lists: expected {}, one per rank", name, output_lists.size(), size));
     }
-    for (const TensorList& list : output_lists) check_pairs("all_gather_coalesced", list.size(), inputs.size());
-    return launch_all("all_gather_coalesced", o.group, inputs.size(), driver, [&](std::size_t i) {
+    for (const TensorList& list : output_lists) check_pairs(name, list.size(), inputs.size());
+    return launch_all(name, o.group, inputs.size(), driver, [&](std::size_t i) {
         TensorList outputs;
         for (const TensorList& list : output_lists) outputs.push_back(list[i]);
-        return api::prepare(api::describe::all_gather, outputs, inputs[i], o);
+        return api::prepare(describe, outputs, inputs[i], o);
     });
-}
-
-Work launch_all_gather_into_tensor(const TensorList& outputs, const ConstTensorList& inputs, const CollectiveOptions& o,
-                                   api::Driver driver) {
-    if (o.group.is_non_member()) return {};
-    check_pairs("all_gather_into_tensor_coalesced", outputs.size(), inputs.size());
-    return launch_all("all_gather_into_tensor_coalesced", o.group, inputs.size(), driver, [&](std::size_t i) {
-        return api::prepare(api::describe::all_gather_into_tensor, outputs[i], inputs[i], o);
-    });
-}
-
-Work launch_reduce_scatter_tensor(const TensorList& outputs, const ConstTensorList& inputs,
-                                  const ReduceScatterOptions& o, api::Driver driver) {
-    if (o.group.is_non_member()) return {};
-    check_pairs("reduce_scatter_tensor_coalesced", outputs.size(), inputs.size());
-    return launch_all("reduce_scatter_tensor_coalesced", o.group, inputs.size(), driver, [&](std::size_t i) {
-        return api::prepare(api::describe::reduce_scatter_tensor, outputs[i], inputs[i], o);
-    });
-}
-
-void finish(Work work) {
-    if (work) work.wait();
 }
 
 }  // namespace
 
-namespace async {
-
-Work all_reduce_coalesced(const TensorList& tensors, const AllReduceOptions& o) {
-    return launch_all_reduce(tensors, o, api::Driver::background);
-}
-Work all_gather_coalesced(const std::vector<TensorList>& output_lists, const ConstTensorList& inputs,
-                          const CollectiveOptions& o) {
-    return launch_all_gather(output_lists, inputs, o, api::Driver::background);
-}
-Work all_gather_into_tensor_coalesced(const TensorList& outputs, const ConstTensorList& inputs,
-                                      const CollectiveOptions& o) {
-    return launch_all_gather_into_tensor(outputs, inputs, o, api::Driver::background);
-}
-Work reduce_scatter_tensor_coalesced(const TensorList& outputs, const ConstTensorList& inputs,
-                                     const ReduceScatterOptions& o) {
-    return launch_reduce_scatter_tensor(outputs, inputs, o, api::Driver::background);
-}
-
-}  // namespace async
-
-void all_reduce_coalesced(const TensorList& tensors, const AllReduceOptions& o) {
-    finish(launch_all_reduce(tensors, o, api::Driver::caller));
-}
-void all_gather_coalesced(const std::vector<TensorList>& output_lists, const ConstTensorList& inputs,
-                          const CollectiveOptions& o) {
-    finish(launch_all_gather(output_lists, inputs, o, api::Driver::caller));
-}
-void all_gather_into_tensor_coalesced(const TensorList& outputs, const ConstTensorList& inputs,
-                                      const CollectiveOptions& o) {
-    finish(launch_all_gather_into_tensor(outputs, inputs, o, api::Driver::caller));
-}
-void reduce_scatter_tensor_coalesced(const TensorList& outputs, const ConstTensorList& inputs,
-                                     const ReduceScatterOptions& o) {
-    finish(launch_reduce_scatter_tensor(outputs, inputs, o, api::Driver::caller));
-}
+// Each function of the table, in both forms.
+#define TUTTI_OR_NONE
+#define TUTTI_COALESCED_FUNCTION(name, collective, function, tensors, Options, ...)                                   \
+    void name(TUTTI_PARAMETERS_##tensors(Options)) {                                                                  \
+        if (options.group.is_non_member()) return;                                                                    \
+        launch_lists<api::describe::function>(#name, TUTTI_ARGUMENTS_##tensors(options), api::Driver::caller).wait(); \
+    }                                                                                                                 \
+    Work async::name(TUTTI_PARAMETERS_##tensors(Options)) {                                                           \
+        if (options.group.is_non_member()) return {};                                                                 \
+        return launch_lists<api::describe::function>(#name, TUTTI_ARGUMENTS_##tensors(options),                       \
+                                                     api::Driver::background);                                        \
+    }
+#include <tutti/collectives.def>
+#undef TUTTI_OR_NONE
 
 }  // namespace tutti

@@ -49,8 +49,8 @@ Work start(const Arguments&... arguments) {
 
 // Where no sizes are given: asks all ranks for theirs, and goes on with those. A collected call cannot wait for them.
 template <auto fill_in, class Options>
-void run_with_sizes_of_all(const char* name, std::vector<std::int64_t> Options::*sizes, const Options& options,
-                           const ConstTensorView& own, const TensorView& output, const ConstTensorView& input) {
+void run_with_sizes_of_all(const char* name, std::vector<std::int64_t> Options::*sizes, const ConstTensorView& own,
+                           const TensorView& output, const ConstTensorView& input, const Options& options) {
     const std::shared_ptr<detail::Group> group = api::group_of(options.group, name);
     if (!(options.*sizes).empty() || api::is_collected(*group)) return run<fill_in>(output, input, options);
     Options complete = options;
@@ -60,70 +60,42 @@ void run_with_sizes_of_all(const char* name, std::vector<std::int64_t> Options::
     all_gather_into_tensor(all, rows, {.group = options.group, .timeout = options.timeout});
     run<fill_in>(output, input, complete);
 }
-void gather_by_sizes_of_all(const TensorView& output, const ConstTensorView& input,
-                            const AllGatherUnevenOptions& options) {
-    run_with_sizes_of_all<describe::all_gather_into_tensor_uneven>(
-        "all_gather_into_tensor_uneven", &AllGatherUnevenOptions::output_split_sizes, options, input, output, input);
+
+// The blocking form; options with sizes that all ranks can be asked for have overloads.
+template <auto fill_in, class... Arguments>
+void run_blocking(const char*, const Arguments&... arguments) {
+    run<fill_in>(arguments...);
 }
-void scatter_by_sizes_of_all(const TensorView& output, const ConstTensorView& input,
-                             const ReduceScatterUnevenOptions& options) {
-    run_with_sizes_of_all<describe::reduce_scatter_tensor_uneven>(
-        "reduce_scatter_tensor_uneven", &ReduceScatterUnevenOptions::input_split_sizes, options, output, output, input);
+template <auto fill_in>
+void run_blocking(const char* name, const TensorView& output, const ConstTensorView& input,
+                  const AllGatherUnevenOptions& options) {
+    run_with_sizes_of_all<fill_in>(name, &AllGatherUnevenOptions::output_split_sizes, input, output, input, options);
+}
+template <auto fill_in>
+void run_blocking(const char* name, const TensorView& output, const ConstTensorView& input,
+                  const ReduceScatterUnevenOptions& options) {
+    run_with_sizes_of_all<fill_in>(name, &ReduceScatterUnevenOptions::input_split_sizes, output, output, input,
+                                   options);
 }
 
 }  // namespace
 
-// Each collective, in both forms, from its one description in api/call. `run_by` runs the blocking one.
-#define TUTTI_COLLECTIVE_BY(name, run_by, PARAMETERS, arguments)           \
-    void name PARAMETERS {                                                 \
-        if (options.group.is_non_member()) return;                         \
-        const record::PublicCall public_call(#name);                       \
-        if (api::in_detail()) api::verify(#name, api::compared arguments); \
-        run_by arguments;                                                  \
-    }                                                                      \
-    namespace async {                                                      \
-    Work name PARAMETERS {                                                 \
-        if (options.group.is_non_member()) return {};                      \
-        const record::PublicCall public_call(#name);                       \
-        if (api::in_detail()) api::verify(#name, api::compared arguments); \
-        return start<describe::name> arguments;                            \
-    }                                                                      \
+// Each function of the table, in both forms, from its one description in api/call.
+#define TUTTI_OR_NONE
+#define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, Options, ...)                           \
+    void name(TUTTI_PARAMETERS_##tensors(Options)) {                                                 \
+        if (options.group.is_non_member()) return;                                                   \
+        const record::PublicCall public_call(#name);                                                 \
+        if (api::in_detail()) api::verify(#name, api::compared(TUTTI_ARGUMENTS_##tensors(options))); \
+        run_blocking<describe::name>(#name, TUTTI_ARGUMENTS_##tensors(options));                     \
+    }                                                                                                \
+    Work async::name(TUTTI_PARAMETERS_##tensors(Options)) {                                          \
+        if (options.group.is_non_member()) return {};                                                \
+        const record::PublicCall public_call(#name);                                                 \
+        if (api::in_detail()) api::verify(#name, api::compared(TUTTI_ARGUMENTS_##tensors(options))); \
+        return start<describe::name>(TUTTI_ARGUMENTS_##tensors(options));                            \
     }
-#define TUTTI_COLLECTIVE(name, PARAMETERS, arguments) \
-    TUTTI_COLLECTIVE_BY(name, run<describe::name>, PARAMETERS, arguments)
-
-TUTTI_COLLECTIVE(broadcast, (TensorView tensor, const BroadcastOptions& options), (tensor, options))
-TUTTI_COLLECTIVE(all_reduce, (TensorView tensor, const AllReduceOptions& options), (tensor, options))
-TUTTI_COLLECTIVE(reduce, (TensorView tensor, const ReduceOptions& options), (tensor, options))
-TUTTI_COLLECTIVE(all_gather, (const TensorList& output_list, ConstTensorView tensor, const CollectiveOptions& options),
-                 (output_list, tensor, options))
-TUTTI_COLLECTIVE(all_gather_into_tensor, (TensorView output, ConstTensorView input, const CollectiveOptions& options),
-                 (output, input, options))
-TUTTI_COLLECTIVE(gather, (ConstTensorView tensor, const TensorList& gather_list, const GatherOptions& options),
-                 (tensor, gather_list, options))
-TUTTI_COLLECTIVE(scatter, (TensorView tensor, const ConstTensorList& scatter_list, const ScatterOptions& options),
-                 (tensor, scatter_list, options))
-TUTTI_COLLECTIVE(reduce_scatter,
-                 (TensorView output, const ConstTensorList& input_list, const ReduceScatterOptions& options),
-                 (output, input_list, options))
-TUTTI_COLLECTIVE(reduce_scatter_tensor, (TensorView output, ConstTensorView input, const ReduceScatterOptions& options),
-                 (output, input, options))
-TUTTI_COLLECTIVE_BY(all_gather_into_tensor_uneven, gather_by_sizes_of_all,
-                    (TensorView output, ConstTensorView input, const AllGatherUnevenOptions& options),
-                    (output, input, options))
-TUTTI_COLLECTIVE_BY(reduce_scatter_tensor_uneven, scatter_by_sizes_of_all,
-                    (TensorView output, ConstTensorView input, const ReduceScatterUnevenOptions& options),
-                    (output, input, options))
-TUTTI_COLLECTIVE(all_to_all_single, (TensorView output, ConstTensorView input, const AllToAllSingleOptions& options),
-                 (output, input, options))
-TUTTI_COLLECTIVE(all_to_all,
-                 (const TensorList& output_list, const ConstTensorList& input_list, const CollectiveOptions& options),
-                 (output_list, input_list, options))
-TUTTI_COLLECTIVE(all_to_all_v, (TensorView output, ConstTensorView input, const AllToAllVOptions& options),
-                 (output, input, options))
-TUTTI_COLLECTIVE(barrier, (const BarrierOptions& options), (options))
-
-#undef TUTTI_COLLECTIVE
-#undef TUTTI_COLLECTIVE_BY
+#include <tutti/collectives.def>
+#undef TUTTI_OR_NONE
 
 }  // namespace tutti

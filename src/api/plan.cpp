@@ -154,48 +154,22 @@ Plan api::plan_of(PreparedOperation call) {
 
 namespace plan {
 
-// Each call of distributed.hpp, from its one description in api/call.
-#define TUTTI_PLAN_OF(name, PARAMETERS, prepared)                                                      \
-    Plan name PARAMETERS {                                                                             \
+// Each function of the table, from its one description in api/call.
+#define TUTTI_PLAN(name, parameters, prepared)                                                         \
+    Plan name parameters {                                                                             \
         return Plan(std::make_unique<detail::PlannedCall>(prepared, options.timeout, options.stream)); \
     }
-#define TUTTI_PLAN(name, PARAMETERS, ...) \
-    TUTTI_PLAN_OF(name, PARAMETERS, api::prepare(api::describe::name, __VA_ARGS__))
+#define TUTTI_OR_NONE
+#define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, Options, ...) \
+    TUTTI_PLAN(name, (TUTTI_PARAMETERS_##tensors(Options)),                \
+               api::prepare(api::describe::name, TUTTI_ARGUMENTS_##tensors(options)))
+#include <tutti/collectives.def>
+#undef TUTTI_OR_NONE
 
-TUTTI_PLAN(broadcast, (TensorView tensor, const BroadcastOptions& options), tensor, options)
-TUTTI_PLAN(all_reduce, (TensorView tensor, const AllReduceOptions& options), tensor, options)
-TUTTI_PLAN(reduce, (TensorView tensor, const ReduceOptions& options), tensor, options)
-TUTTI_PLAN(all_gather, (const TensorList& output_list, ConstTensorView tensor, const CollectiveOptions& options),
-           output_list, tensor, options)
-TUTTI_PLAN(all_gather_into_tensor, (TensorView output, ConstTensorView input, const CollectiveOptions& options), output,
-           input, options)
-TUTTI_PLAN(gather, (ConstTensorView tensor, const TensorList& gather_list, const GatherOptions& options), tensor,
-           gather_list, options)
-TUTTI_PLAN(scatter, (TensorView tensor, const ConstTensorList& scatter_list, const ScatterOptions& options), tensor,
-           scatter_list, options)
-TUTTI_PLAN(reduce_scatter, (TensorView output, const ConstTensorList& input_list, const ReduceScatterOptions& options),
-           output, input_list, options)
-TUTTI_PLAN(reduce_scatter_tensor, (TensorView output, ConstTensorView input, const ReduceScatterOptions& options),
-           output, input, options)
-TUTTI_PLAN(all_gather_into_tensor_uneven,
-           (TensorView output, ConstTensorView input, const AllGatherUnevenOptions& options), output, input, options)
-TUTTI_PLAN(reduce_scatter_tensor_uneven,
-           (TensorView output, ConstTensorView input, const ReduceScatterUnevenOptions& options), output, input,
-           options)
-TUTTI_PLAN(all_to_all_single, (TensorView output, ConstTensorView input, const AllToAllSingleOptions& options), output,
-           input, options)
-TUTTI_PLAN(all_to_all,
-           (const TensorList& output_list, const ConstTensorList& input_list, const CollectiveOptions& options),
-           output_list, input_list, options)
-TUTTI_PLAN(all_to_all_v, (TensorView output, ConstTensorView input, const AllToAllVOptions& options), output, input,
-           options)
-TUTTI_PLAN(barrier, (const BarrierOptions& options), options)
-TUTTI_PLAN_OF(send, (ConstTensorView tensor, int dst, const SendOptions& options),
-              api::prepare_send(tensor, dst, options))
-TUTTI_PLAN_OF(recv, (TensorView tensor, const RecvOptions& options), api::prepare_recv(tensor, options))
+TUTTI_PLAN(send, (ConstTensorView tensor, int dst, const SendOptions& options), api::prepare_send(tensor, dst, options))
+TUTTI_PLAN(recv, (TensorView tensor, const RecvOptions& options), api::prepare_recv(tensor, options))
 
 #undef TUTTI_PLAN
-#undef TUTTI_PLAN_OF
 
 }  // namespace plan
 

@@ -294,6 +294,9 @@ PreparedOperation quantized_all_reduce(TensorView output, ConstTensorView input,
     }
     return prepare(kind, group, output, input, o, {}, residuals);
 }
+PreparedOperation quantized_all_reduce(TensorView output, ConstTensorView input, const QuantizedOptions& o) {
+    return quantized_all_reduce(output, input, o, nullptr);
+}
 
 PreparedOperation quantized_reduce_scatter(TensorView output, ConstTensorView input, const QuantizedOptions& o) {
     const auto group = checked_group(reduce_scatter_kind, output, input, o);

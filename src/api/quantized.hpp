@@ -14,10 +14,11 @@ struct Residuals {
     Tensor result;  ///< float32, as many as this rank's slice has
 };
 
+#define TUTTI_QUANTIZED_FUNCTION(name, ...) \
+    PreparedOperation name(TensorView output, ConstTensorView input, const QuantizedOptions& options);
+#include <tutti/collectives.def>
 PreparedOperation quantized_all_reduce(TensorView output, ConstTensorView input, const QuantizedOptions& options,
-                                       const Residuals* residuals = nullptr);
-PreparedOperation quantized_reduce_scatter(TensorView output, ConstTensorView input, const QuantizedOptions& options);
-PreparedOperation quantized_all_gather(TensorView output, ConstTensorView input, const QuantizedOptions& options);
+                                       const Residuals* residuals);
 
 /// Elements of this rank's slice of an all_reduce of `input`.
 std::uint64_t slice_elements(const ConstTensorView& input, const QuantizedOptions& options);

@@ -102,12 +102,18 @@ using namespace tutti::capi;
 #define PARAMETERS_TensorInPlace const tutti_tensor *tensor,
 #define TENSORS_TensorInPlace tensor_of(o.function, "tensor", tensor),
 
+#define PARAMETERS_TensorAndRoot PARAMETERS_TensorInPlace
+#define TENSORS_TensorAndRoot TENSORS_TensorInPlace
+
 #define PARAMETERS_TensorFromTensor const tutti_tensor *output, const tutti_tensor *input,
 #define TENSORS_TensorFromTensor tensor_of(o.function, "output", output), tensor_of(o.function, "input", input),
 
 #define PARAMETERS_TensorFromList const tutti_tensor *output, const tutti_tensor *inputs, size_t count,
 #define TENSORS_TensorFromList \
     tensor_of(o.function, "output", output), const_tensors_of(o.function, "inputs", inputs, count),
+
+#define PARAMETERS_TensorFromRoot PARAMETERS_TensorFromList
+#define TENSORS_TensorFromRoot TENSORS_TensorFromList
 
 #define PARAMETERS_ListFromTensor const tutti_tensor *outputs, size_t count, const tutti_tensor *input,
 #define TENSORS_ListFromTensor tensors_of(o.function, "outputs", outputs, count), tensor_of(o.function, "input", input),
@@ -128,9 +134,6 @@ using namespace tutti::capi;
 
 #define PARAMETERS_AllReduceOptions int op,
 #define OPTIONS_AllReduceOptions reducing_options(o, op)
-
-#define PARAMETERS_ReduceScatterOptions int op,
-#define OPTIONS_ReduceScatterOptions reducing_options(o, op)
 
 #define PARAMETERS_BroadcastOptions int src,
 #define OPTIONS_BroadcastOptions broadcast_options(o, src)

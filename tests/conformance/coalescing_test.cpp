@@ -3,6 +3,7 @@
 #include "support/covers.hpp"
 
 #include <tutti/error.hpp>
+#include <tutti/plan.hpp>
 
 #include <numeric>
 
@@ -12,6 +13,32 @@ namespace {
 class Coalesced : public ::testing::TestWithParam<How> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Coalesced, ::testing::ValuesIn(every_way()),
                          [](const auto& instance) { return to_string(instance.param); });
+
+// A caller may leave out options, and a list that only the root gives; not options that name a root, nor other lists.
+template <class Group, class Tensor>
+concept LeavesOut = requires(Group g, Tensor x) {
+    g.all_reduce(x);
+    g.gather(x);
+    g.scatter(x);
+    g.barrier();
+    plan::gather(x);
+    async::scatter(x);
+};
+static_assert(LeavesOut<ProcessGroup, TensorView>);
+template <class Group, class Tensor>
+concept LeavesOutTheRoot = requires(Group g, Tensor x) {
+    g.broadcast(x);
+};
+template <class Tensor>
+concept PlansWithoutRoot = requires(Tensor x) {
+    plan::reduce(x);
+};
+template <class Group, class Tensor>
+concept LeavesOutBlocks = requires(Group g, Tensor x) {
+    g.reduce_scatter(x);
+};
+static_assert(!LeavesOutTheRoot<ProcessGroup, TensorView> && !PlansWithoutRoot<TensorView> &&
+              !LeavesOutBlocks<ProcessGroup, TensorView>);
 
 // Element k of tensor i of rank r.
 int input(int rank, std::size_t i, std::size_t k) {

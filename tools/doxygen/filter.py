@@ -2,7 +2,8 @@
 """Doxygen's view of a file: `filter.py FILE` prints it, line for line.
 
 Headers (.hpp)  what a header begins with is true of all that it declares: that becomes the page of the file; what it declares
-                goes into a topic of tools/doxygen/topics.dox, in distributed.hpp each section into its own
+                goes into a topic of tools/doxygen/topics.dox, in distributed.hpp each section into its own. The table of the
+                collectives stands where it is included, as Doxygen takes no declarations from there
 C (.h)          the same, with C's comments
 Pages (.md)     headings get the names that GitHub gives them, so that links to them work in both places; marks for tests go
 """
@@ -26,6 +27,7 @@ SECTIONS = {
     "The default group": "joining", "Options": "collectives", "Collectives, blocking": "collectives",
     "Point to point": "messages", "Collectives, asynchronous": "collectives",
 }
+TABLE = "#include <tutti/collectives.def>"
 SECTION = re.compile(r"^// ---- (.*?) -+$")
 
 
@@ -40,6 +42,8 @@ def header(lines, name):
     topic, is_open, is_first = TOPICS.get(name), False, True
     for line in lines:
         section = SECTION.match(line)
+        if line == TABLE:
+            line = (pages.ROOT / "include/tutti/collectives.def").read_text()
         if is_first:  # the comment before the include guard
             is_first = not line.startswith("#pragma once")
             line = re.sub(r"^// ?", "/// ", line) if is_first else "/// @file"

@@ -1,0 +1,51 @@
+// The forms in which the collectives' functions take their tensors, as macros: for each form that the table names
+// (tutti/collectives.def), C++'s parameters with the options behind them, and the arguments that pass them on.
+// Forwarders are made of these: asynchronous functions, plans, methods.
+//
+//     #define TUTTI_OR_NONE = {}
+//     #define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, Options, ...) Plan
+//     name(TUTTI_PARAMETERS_##tensors(Options)); #include <tutti/collectives.def> #undef TUTTI_OR_NONE
+//
+// Who includes the table defines TUTTI_OR_NONE: what follows a parameter that a caller may leave out. In a declaration
+// that is its default; in a definition, nothing.
+#pragma once
+
+#define TUTTI_PARAMETERS_TensorInPlace(Options) TensorView tensor, const Options &options TUTTI_OR_NONE
+#define TUTTI_ARGUMENTS_TensorInPlace(options) tensor, options
+// The options have to name the root.
+#define TUTTI_PARAMETERS_TensorAndRoot(Options) TensorView tensor, const Options &options
+#define TUTTI_ARGUMENTS_TensorAndRoot(options) tensor, options
+
+#define TUTTI_PARAMETERS_TensorFromTensor(Options) \
+    TensorView output, ConstTensorView input, const Options &options TUTTI_OR_NONE
+#define TUTTI_ARGUMENTS_TensorFromTensor(options) output, input, options
+
+#define TUTTI_PARAMETERS_TensorFromList(Options) \
+    TensorView output, const ConstTensorList &inputs, const Options &options TUTTI_OR_NONE
+#define TUTTI_ARGUMENTS_TensorFromList(options) output, inputs, options
+// The root alone gives the list.
+#define TUTTI_PARAMETERS_TensorFromRoot(Options) \
+    TensorView output, const ConstTensorList &inputs TUTTI_OR_NONE, const Options &options TUTTI_OR_NONE
+#define TUTTI_ARGUMENTS_TensorFromRoot(options) output, inputs, options
+
+#define TUTTI_PARAMETERS_ListFromTensor(Options) \
+    const TensorList &outputs, ConstTensorView input, const Options &options TUTTI_OR_NONE
+#define TUTTI_ARGUMENTS_ListFromTensor(options) outputs, input, options
+// The root alone gives the list.
+#define TUTTI_PARAMETERS_ListToRoot(Options) \
+    ConstTensorView input, const TensorList &outputs TUTTI_OR_NONE, const Options &options TUTTI_OR_NONE
+#define TUTTI_ARGUMENTS_ListToRoot(options) input, outputs, options
+
+#define TUTTI_PARAMETERS_ListFromList(Options) \
+    const TensorList &outputs, const ConstTensorList &inputs, const Options &options TUTTI_OR_NONE
+#define TUTTI_ARGUMENTS_ListFromList(options) outputs, inputs, options
+
+#define TUTTI_PARAMETERS_NoTensors(Options) const Options& options TUTTI_OR_NONE
+#define TUTTI_ARGUMENTS_NoTensors(options) options
+
+// Several calls as one: a tensor of each call, or for each rank a list with a tensor of each call.
+#define TUTTI_PARAMETERS_ListInPlace(Options) const TensorList &tensors, const Options &options TUTTI_OR_NONE
+#define TUTTI_ARGUMENTS_ListInPlace(options) tensors, options
+#define TUTTI_PARAMETERS_ListsFromList(Options) \
+    const std::vector<TensorList>&outputs, const ConstTensorList &inputs, const Options &options TUTTI_OR_NONE
+#define TUTTI_ARGUMENTS_ListsFromList(options) outputs, inputs, options
