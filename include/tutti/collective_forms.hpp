@@ -2,12 +2,11 @@
 // (tutti/collectives.def), C++'s parameters with the options behind them, and the arguments that pass them on.
 // Forwarders are made of these: asynchronous functions, plans, methods.
 //
-//     #define TUTTI_OR_NONE = {}
-//     #define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, Options, ...) Plan
-//     name(TUTTI_PARAMETERS_##tensors(Options)); #include <tutti/collectives.def> #undef TUTTI_OR_NONE
+// For example `#define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, Options, ...) Plan
+// name(TUTTI_PARAMETERS_##tensors(Options));` before the table is included declares a plan's function of each row.
 //
-// Who includes the table defines TUTTI_OR_NONE: what follows a parameter that a caller may leave out. In a declaration
-// that is its default; in a definition, nothing.
+// A file that includes the table first defines TUTTI_OR_NONE, the text behind a parameter that a caller may leave out: its
+// default in a declaration, nothing in a definition.
 #pragma once
 
 #define TUTTI_PARAMETERS_TensorInPlace(Options) TensorView tensor, const Options &options TUTTI_OR_NONE

@@ -43,6 +43,8 @@ __all__ = [
     "replace_gloo",
 ]
 
+_QUANTIZED = ("QuantizedReducer", "QuantizedState", "quantized_all_gather", "quantized_all_reduce", "quantized_hook",
+              "quantized_reduce_scatter")
 _SWITCH = "TUTTI_REPLACE_GLOO"
 
 
@@ -56,7 +58,7 @@ def __getattr__(name: str) -> Any:
 
         group = backend().ProcessGroupTutti
         return group if name == "ProcessGroupTutti" else group.Options
-    if name in __all__ and name.lower().startswith("quantized"):
+    if name in _QUANTIZED:
         from . import quantized
 
         return getattr(quantized, name)
@@ -64,10 +66,11 @@ def __getattr__(name: str) -> Any:
         from . import symmetric
 
         return symmetric.empty_symmetric
-    if name in __all__ and "_tensor" in name:
+    if name.startswith(("all_gather_into_tensor", "reduce_scatter_tensor")):
         from . import uneven
 
-        return getattr(uneven, name)
+        if name in uneven.__all__:
+            return getattr(uneven, name)
     if name == "dump_flight_recorder":
         from . import flight
 
