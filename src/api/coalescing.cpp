@@ -1,6 +1,7 @@
 // Scopes that collect calls, the _coalesced collectives, and the launch of collected calls.
 #include "api/arguments.hpp"
 #include "api/coalescing_internal.hpp"
+#include "core/per_thread.hpp"
 #include "record/public_call.hpp"
 
 #include <tutti/coalescing.hpp>
@@ -43,22 +44,29 @@ class CollectedCalls {
 };
 
 namespace {
-thread_local std::vector<CollectedCalls*> scopes;
+/// The open ones of a thread.
+struct Scopes {
+    std::vector<CollectedCalls*> open;
+};
+std::vector<CollectedCalls*>& scopes() {
+    return PerThread<Scopes>::get().open;
 }
+}  // namespace
 
 CollectedCalls::CollectedCalls(std::shared_ptr<Group> group) : group_(std::move(group)) {
-    scopes.push_back(this);
+    scopes().push_back(this);
     ++api::open_scopes;
 }
 
 CollectedCalls* CollectedCalls::find(const Group& group) noexcept {
-    const auto found = std::ranges::find(scopes, &group, [](const CollectedCalls* c) { return c->group_.get(); });
-    return found == scopes.end() ? nullptr : *found;
+    const std::vector<CollectedCalls*>& open = scopes();
+    const auto found = std::ranges::find(open, &group, [](const CollectedCalls* c) { return c->group_.get(); });
+    return found == open.end() ? nullptr : *found;
 }
 
 std::vector<api::PreparedOperation> CollectedCalls::close() {
     if (std::exchange(open_, false)) {
-        std::erase(scopes, this);
+        std::erase(scopes(), this);
         --api::open_scopes;
     }
     return std::exchange(operations_, {});

@@ -3,6 +3,7 @@
 #include "api/arguments.hpp"
 #include "api/mesh_state.hpp"
 #include "core/hash.hpp"
+#include "core/per_thread.hpp"
 
 #include <tutti/device_mesh.hpp>
 #include <tutti/error.hpp>
@@ -232,16 +233,23 @@ DeviceMesh DeviceMesh::from_group(const std::vector<ProcessGroup>& groups, std::
 // ---- The current one
 
 namespace {
-thread_local std::vector<DeviceMesh> current;
+/// Those of a thread's scopes, the innermost last.
+struct CurrentMeshes {
+    std::vector<DeviceMesh> all;
+};
+std::vector<DeviceMesh>& current_meshes() {
+    return PerThread<CurrentMeshes>::get().all;
+}
 }  // namespace
 
 DeviceMeshScope::DeviceMeshScope(const DeviceMesh& mesh) {
-    current.push_back(mesh);
+    current_meshes().push_back(mesh);
 }
 DeviceMeshScope::~DeviceMeshScope() {
-    current.pop_back();
+    current_meshes().pop_back();
 }
 DeviceMesh current_device_mesh() {
+    const std::vector<DeviceMesh>& current = current_meshes();
     if (current.empty()) throw InvalidArgument("current_device_mesh: there is none: expected a DeviceMeshScope");
     return current.back();
 }

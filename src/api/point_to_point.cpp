@@ -2,6 +2,7 @@
 #include "api/arguments.hpp"
 #include "api/call.hpp"
 #include "api/coalescing_internal.hpp"
+#include "core/per_thread.hpp"
 #include "group/fingerprint.hpp"
 #include "record/public_call.hpp"
 
@@ -134,9 +135,14 @@ int run_at_once(const Message& m) {
     return m.group->receive_now(transfer) ? m.peer : not_run;
 }
 
+// The operation of this thread's last send that was gone at once.
+struct LastGone {
+    std::shared_ptr<detail::Operation> operation;
+};
+
 // A send that was gone at once: no caller will look at its group. One whose Work the caller has dropped serves again.
 Work gone(const Message& m) {
-    thread_local std::shared_ptr<detail::Operation> spare;
+    std::shared_ptr<detail::Operation>& spare = PerThread<LastGone>::get().operation;
     if (spare && spare.use_count() == 1) {
         std::atomic_thread_fence(std::memory_order_acquire);  // another thread may have dropped it
     } else {

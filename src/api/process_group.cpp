@@ -3,6 +3,7 @@
 #include "api/environment.hpp"
 #include "core/debug_level.hpp"
 #include "core/env.hpp"
+#include "core/per_thread.hpp"
 #include "group/group.hpp"
 #include "group/worlds.hpp"
 #include "rendezvous/rendezvous.hpp"
@@ -36,7 +37,6 @@ struct Remembered {
     std::uint64_t changes = 0;
     std::shared_ptr<detail::Group> group;
 };
-thread_local Remembered remembered;
 
 detail::Group& checked(const ProcessGroup& group) {
     if (group.is_non_member()) throw InvalidArgument("ProcessGroup: this rank is not in the group: expected a member");
@@ -211,6 +211,7 @@ ProcessGroup default_group() {
 }
 void set_default_group(ProcessGroup group) {
     ProcessGroup old;  // goes after the lock, as does the group that this thread remembers
+    Remembered& remembered = PerThread<Remembered>::get();
     const std::shared_ptr<detail::Group> forgotten = std::move(remembered.group);
     const std::lock_guard lock(state().mutex);
     old = std::exchange(state().group, std::move(group));
@@ -218,6 +219,7 @@ void set_default_group(ProcessGroup group) {
 }
 const std::shared_ptr<detail::Group>& api::default_impl() noexcept {
     Default& now = state();
+    Remembered& remembered = PerThread<Remembered>::get();
     if (remembered.changes != now.changes.load(std::memory_order_acquire)) {
         const std::lock_guard lock(now.mutex);
         remembered = {now.changes.load(std::memory_order_relaxed), now.group.impl()};

@@ -1,5 +1,7 @@
 #include "capi/failure.hpp"
 
+#include "core/per_thread.hpp"
+
 #include <tutti/dtype.hpp>
 #include <tutti/error.hpp>
 #include <tutti/version.hpp>
@@ -17,9 +19,9 @@ struct LastError {
     const char* shown = "";  // text, or a literal where there was no memory for it
     int peer = -1;
 };
-thread_local LastError last;
 
 tutti_status keep(tutti_status status, const char* text, int peer = -1) noexcept {
+    LastError& last = PerThread<LastError>::get();
     last.peer = peer;
     try {
         last.text = text;
@@ -70,10 +72,10 @@ const char* tutti_status_name(int status) {
     return tutti::to_string(static_cast<tutti::ErrorCode>(status));
 }
 const char* tutti_last_error(void) {
-    return tutti::capi::last.shown;
+    return tutti::PerThread<tutti::capi::LastError>::get().shown;
 }
 int tutti_last_error_peer(void) {
-    return tutti::capi::last.peer;
+    return tutti::PerThread<tutti::capi::LastError>::get().peer;
 }
 const char* tutti_version(void) {
     return tutti::version();

@@ -1,6 +1,7 @@
 #include "group/flight.hpp"
 
 #include "core/log.hpp"
+#include "core/per_thread.hpp"
 #include "group/channel.hpp"
 #include "group/group.hpp"
 #include "group/recording.hpp"
@@ -28,17 +29,10 @@ bool is_end_of_a_rank(const rendezvous::Verdict& verdict) {
 
 using Completed = std::vector<std::shared_ptr<Operation>>;
 
-// The memory of this thread's last list of completed operations, for its next one. The main thread may complete some
-// after its thread_local objects have gone, by destructors of static ones.
+// The memory of this thread's last list of completed operations, for its next one.
 struct Spare {
     Completed list;
-    ~Spare() { is_gone = true; }
-    inline static thread_local constinit bool is_gone = false;
 };
-
-Completed take_spare(Spare& spare) {
-    return Spare::is_gone ? Completed() : std::exchange(spare.list, {});
-}
 
 }  // namespace
 
@@ -48,12 +42,12 @@ Flight::Guard::~Guard() {
         return;
     }
     // Memory that changes hands: a callback may complete others, so each level has its own.
-    static thread_local Spare spare;
-    auto completed = std::exchange(flight_.completed_, take_spare(spare));
+    Completed& spare = PerThread<Spare>::get().list;
+    auto completed = std::exchange(flight_.completed_, std::exchange(spare, {}));
     flight_.mutex_.unlock();
     for (const auto& operation : completed) operation->run_continuations();
     completed.clear();
-    if (!Spare::is_gone) spare.list = std::move(completed);
+    spare = std::move(completed);
 }
 
 Flight::InFlight Flight::any() const {

@@ -71,6 +71,50 @@ TEST_P(Leaving, a_message_arrives_whose_sender_s_program_ends) {
     expect_right(GetParam(), [](ProcessGroup&, Work&) { std::exit(0); });
 }
 
+/// Memory that was free, in pieces of all sizes: who uses what it has freed changes them.
+class Pieces {
+ public:
+    Pieces() {
+        for (std::size_t words = 8; words <= 1024; words += 4)
+            for (int i = 0; i < 8; ++i) all_.emplace_back(words, written);
+    }
+    bool are_unchanged() const {
+        return std::ranges::all_of(all_, [](const auto& piece) {
+            return std::ranges::all_of(piece, [](std::uint32_t word) { return word == written; });
+        });
+    }
+
+ private:
+    static constexpr std::uint32_t written = 7;
+    std::vector<std::vector<std::uint32_t>> all_;
+};
+
+/// Sends when the thread_local objects of its thread have gone.
+struct Farewell {
+    const std::vector<float>* message;
+    ~Farewell() {
+        const Pieces pieces;
+        for (int i = 0; i < 2; ++i) isend(*message, 1).wait();
+        if (!pieces.are_unchanged()) ::_exit(1);
+    }
+};
+
+TEST_P(Leaving, a_message_arrives_that_the_destructor_of_a_static_object_sends) {
+    static std::vector<float> x;  // made before the object that sends it
+    x.assign(1000, value_sent);
+    Job job(2, [&](const RankProcess& me) {
+        set_default_group(me.join(GetParam()));
+        if (me.rank() == 0) {
+            isend(x, 1).wait();
+            static const Farewell farewell{&x};
+            std::exit(0);
+        }
+        for (int i = 0; i < 3; ++i) receive(me, default_group(), x.size());
+    });
+    for (const Report& report : job.collect(3)) EXPECT_STREQ(report.text, "right");
+    for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(job.wait(rank), 0);
+}
+
 TEST_P(Leaving, a_message_arrives_that_was_sent_in_a_group_of_some_ranks) {
     for (const std::size_t count : lengths) {
         Job job(2, [&](const RankProcess& me) {

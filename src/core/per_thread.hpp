@@ -1,0 +1,37 @@
+// PerThread: a value of which each thread has its own, also while and after the thread's other objects are destroyed.
+//
+// Destructors of static objects, and functions of atexit(3), run on the main thread when its thread_local objects have
+// gone already. What they call may not use those.
+#pragma once
+
+namespace tutti {
+
+/// The type names the value: each use has one of its own.
+template <class T>
+class PerThread {
+ public:
+    /// The calling thread's. It is made by the thread's first call, and destroyed when the thread ends; a call after
+    /// that makes another one, which stays.
+    static T& get() {
+        if (has_gone_) [[unlikely]]
+            return late();
+        static thread_local Kept kept [[gnu::tls_model("initial-exec")]];
+        return kept.value;
+    }
+
+ private:
+    struct Kept {
+        T value{};
+        ~Kept() { has_gone_ = true; }  // before the value goes, whose destructor may come here
+    };
+
+    [[gnu::cold, gnu::noinline]] static T& late() {
+        if (late_ == nullptr) late_ = new T{};
+        return *late_;
+    }
+
+    inline static constinit thread_local bool has_gone_ [[gnu::tls_model("initial-exec")]] = false;
+    inline static constinit thread_local T* late_ [[gnu::tls_model("initial-exec")]] = nullptr;
+};
+
+}  // namespace tutti
