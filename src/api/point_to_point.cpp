@@ -79,7 +79,8 @@ void check(Message& m) {
 
 PreparedOperation prepare(const Message& m) {
     auto operation = std::make_shared<detail::Operation>();
-    operation->name = m.receives ? "recv" : "send";  // the name does not say whether the caller waits at once
+    // The name does not say whether the caller waits at once.
+    operation->name = m.own ? m.name : m.receives ? "recv" : "send";
     operation->is_collective = false;
     operation->is_receive = m.receives;
     operation->timeout = m.timeout.count() > 0 ? m.timeout : m.group->timeout();

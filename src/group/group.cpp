@@ -139,8 +139,11 @@ void Group::choose_way(Operation& operation) {
 }
 
 void Group::begin(const std::shared_ptr<Operation>& operation) {
-    if (world_->flight().failure()) std::rethrow_exception(world_->flight().failure());
-    if (left_) throw Aborted(fmt::format("{}: group \"{}\" was destroyed", operation->name, name_));
+    if (const auto& failure = world_->flight().failure()) inquest_.refuse(operation->name, failure);
+    if (left_) {
+        inquest_.refuse(operation->name,
+                        std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was destroyed", name_))));
+    }
     operation->started = Clock::now();
     operation->deadline = Deadline::after(operation->timeout, operation->started);
     operation->group = shared_from_this();

@@ -1,5 +1,6 @@
 #include "group/inquest.hpp"
 
+#include "core/retell.hpp"
 #include "group/fingerprint.hpp"
 
 #include <fmt/format.h>
@@ -27,6 +28,11 @@ ErrorContext Inquest::context_of(const Operation& operation) const {
     context.elapsed = Clock::now() - operation.started;
     if (operation.execution) context.phase = operation.execution->where();
     return context;
+}
+
+void Inquest::refuse(const char* name, const std::exception_ptr& cause) const {
+    retell(cause, fmt::format("{} in group \"{}\" ({} ranks) cannot start", name, group_, ranks_.size()),
+           {.operation = name, .group = group_, .rank = ranks_.own_global()});
 }
 
 std::vector<int> Inquest::peer_of(const Operation& message) const {

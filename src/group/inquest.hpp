@@ -63,6 +63,8 @@ class Inquest {
     /// "all_reduce #41 in group \"dp\" (4 ranks)".
     std::string title_of(const Operation& operation) const;
     ErrorContext context_of(const Operation& operation) const;
+    /// Throws the error `cause`, for which a call of that name cannot start: so the call has no number.
+    [[noreturn]] void refuse(const char* name, const std::exception_ptr& cause) const;
 
     /// The rank from which a message comes, or to which it goes, where it names one.
     std::vector<int> peer_of(const Operation& message) const;

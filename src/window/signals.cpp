@@ -1,6 +1,7 @@
 #include "window/signals.hpp"
 
 #include "core/patience.hpp"
+#include "core/retell.hpp"
 
 #include <fmt/format.h>
 
@@ -43,14 +44,12 @@ class Wait {
         return fmt::format("wait_signal in group \"{}\" ({} ranks), rank {}: signal {} is {}, expected at least {}",
                            group_.name(), group_.size(), group_.rank(), wanted_.signal, value(), wanted_.at_least);
     }
-    ErrorContext context(int peer = -1) const {
+    ErrorContext context() const {
         return {.operation = "wait_signal",
                 .group = group_.name(),
                 .rank = group_.rank(),
-                .peer = peer,
                 .elapsed = Clock::now() - began_};
     }
-    [[noreturn]] void fail_with(const std::exception_ptr& cause) const;
 
  private:
     std::uint64_t value() const noexcept { return memory_.value_of(group_.rank(), wanted_.signal); }
@@ -60,24 +59,6 @@ class Wait {
     const Wanted wanted_;
     const Instant began_;
 };
-
-// The same error, told of this wait.
-void Wait::fail_with(const std::exception_ptr& cause) const {
-    const auto told = [this](const DistError& error) { return fmt::format("{}: {}", subject(), error.what()); };
-    try {
-        std::rethrow_exception(cause);
-    } catch (const PeerLost& error) {
-        throw PeerLost(told(error), context(error.context().peer));
-    } catch (const Timeout& error) {
-        throw Timeout(told(error), context(error.context().peer));
-    } catch (const CollectiveMismatch& error) {
-        throw CollectiveMismatch(told(error), context(error.context().peer));
-    } catch (const Aborted& error) {
-        throw Aborted(told(error), context(error.context().peer), error.code());
-    } catch (const DistBackendError& error) {
-        throw DistBackendError(told(error), context(error.context().peer), error.code());
-    }
-}
 
 }  // namespace
 
@@ -90,7 +71,7 @@ void wait_for(Group& group, const Memory& memory, Wanted wanted, const Deadline&
     const Patience patience([&] { return wait.subject(); });
     bool was_alone = false;
     while (!wait.is_over()) {
-        if (const auto failure = failure_of(group)) wait.fail_with(failure);
+        if (const auto failure = failure_of(group)) retell(failure, wait.subject(), wait.context());
         // A signal of a rank that has left may have come since the look before.
         if (was_alone) {
             throw PeerLost(fmt::format("{}: all other ranks have left the group", wait.subject()), wait.context());
@@ -116,8 +97,8 @@ void take_what_has_come(Group& group) {
     flight.progress();
 }
 
-void check_sound(Group& group) {
-    if (const auto failure = failure_of(group)) std::rethrow_exception(failure);
+void check_sound(Group& group, const char* name) {
+    if (const auto failure = failure_of(group)) group.inquest().refuse(name, failure);
 }
 
 }  // namespace tutti::window

@@ -24,7 +24,8 @@ void wait_for(Group& group, const Memory& memory, Wanted wanted, const Deadline&
 /// Where the system gave no progress thread: moves what has come meanwhile.
 void take_what_has_come(Group& group);
 
-/// Throws the error by which the group has failed, if it has; in a forked child that it is the parent's.
-void check_sound(Group& group);
+/// Throws the error by which the group has failed, if it has, told of the call `name`; in a forked child that the group
+/// is the parent's.
+void check_sound(Group& group, const char* name);
 
 }  // namespace tutti::window

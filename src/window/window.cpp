@@ -115,7 +115,7 @@ void check(const Access& access) {
                count, all);
     }
     api::check_timeout(name, access.timeout);
-    window::check_sound(access.state.group());
+    window::check_sound(access.state.group(), name);
 }
 
 /// An operation that was over when it began.
@@ -186,7 +186,7 @@ void fence_by(WindowState& state, const Deadline& deadline) {
 
 Deadline deadline_of(const char* name, const WindowState& state, milliseconds timeout) {
     api::check_timeout(name, timeout);
-    window::check_sound(state.group());
+    window::check_sound(state.group(), name);
     return Deadline::after(limit_of(state.group(), timeout));
 }
 

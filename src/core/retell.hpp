@@ -1,0 +1,17 @@
+// An error of one call, told of another that it ends too.
+//
+// Threads: any.
+#pragma once
+
+#include <tutti/error.hpp>
+
+#include <exception>
+#include <string_view>
+
+namespace tutti {
+
+/// Throws an error of the class and code of `cause`, about the same peer; its text is "`about`: " and that of `cause`,
+/// its context is `context`. Throws `cause` itself where that is none of tutti's.
+[[noreturn]] void retell(const std::exception_ptr& cause, std::string_view about, ErrorContext context);
+
+}  // namespace tutti
