@@ -1,9 +1,7 @@
-// The collectives of two ranks in one thread, over one arena: each moves when the test says so, hears what the test
-// tells, and is judged by it.
+// The collectives of two ranks in one thread: each moves when the test says so.
 #include "group/collectives.hpp"
 
-#include "group/fingerprint.hpp"
-#include "group/world.hpp"
+#include "group/rank_in_thread.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,139 +12,11 @@ namespace {
 
 using rendezvous::VerdictKind;
 using std::chrono::seconds;
+using test::RankInThread;
+using test::text_of;
+using test::two;
 using transport::Arena;
 using transport::ArenaLayout;
-
-constexpr int two = 2;
-
-/// All ranks share memory: there is nobody to connect to.
-struct NoConnector final : transport::Connector {
-    security::Connection connect(int /*peer*/, const Deadline& /*limit*/) override {
-        throw DistNetworkError("nobody is elsewhere");
-    }
-    bool has_incoming() const noexcept override { return false; }
-    std::vector<std::pair<int, security::Connection>> take_incoming() override { return {}; }
-    std::uint64_t next_round() const noexcept override { return 1; }
-    bool is_through(std::uint64_t /*round*/) const noexcept override { return true; }
-};
-
-/// Judges at once, and leaves everything to the rank that accuses.
-struct Judge final : Court {
-    explicit Judge(Flight& of) : flight(of) {}
-    bool accuse(const rendezvous::Verdict& accusation) override {
-        accusations.push_back(accusation);
-        return false;
-    }
-    void fail_as_told(ErrorContext context) override {
-        fail(std::make_exception_ptr(Timeout(accusations.back().text, std::move(context))));
-    }
-    void tell(const rendezvous::Verdict& /*verdict*/, bool /*here*/) override {}
-    std::optional<rendezvous::Verdict> gone(int /*rank*/) const override { return {}; }
-    std::vector<int> departed() const override { return {}; }
-    std::vector<int> silent() const override { return {}; }
-    void fail(const std::exception_ptr& error) override { flight.fail(error); }
-    bool failing() const override { return flight.failing(); }
-    Flight& flight;
-    std::vector<rendezvous::Verdict> accusations;
-};
-
-algorithm::Layout layout_of_two() {
-    algorithm::Layout layout;
-    layout.host_of = {0, 0};
-    layout.shared_memory = true;
-    layout.slot_bytes = ArenaLayout::of(two, two).slot_bytes;
-    layout.slots = ArenaLayout::of(two, two).slots;
-    return layout;
-}
-
-struct RankInThread {
-    RankInThread(int rank, const std::shared_ptr<Arena>& arena)
-        : neighbours(rank, two, {0, 1}, {0, 0}, arena, transport::Reads::no),
-          links({.rank = rank,
-                 .congestion = transport::Congestion::from_environment(),
-                 .lanes = transport::Lanes::from_environment(),
-                 .checksums = std::vector(two, transport::Checksums::off),
-                 .patience = seconds(1),
-                 .short_copy = &means.small_copy},
-                neighbours, connector),
-          verdicts(rank, two, "test", groups, flight, no_membership),
-          flight(groups, verdicts),
-          mailbox(rank, two, 1, links, groups, &neighbours),
-          all({}, rank, two),
-          recorder("test", rank, two, &group::Fingerprint::describe) {
-        flight.attach({.neighbours = &neighbours, .links = &links, .mailbox = &mailbox});
-        collectives.emplace(parts());
-    }
-
-    Collectives::Parts parts() {
-        return {.index = 0,
-                .ranks = all,
-                .planner = planner,
-                .memory = memory,
-                .recorder = recorder,
-                .inquest = inquest,
-                .flight = flight,
-                .verdicts = verdicts,
-                .groups = groups,
-                .means = means,
-                .neighbours = neighbours};
-    }
-    // Issues an all_reduce in place of these values, and does not move.
-    std::shared_ptr<Operation> all_reduce(std::vector<float>& values) { return all_reduce(values, *collectives); }
-    std::shared_ptr<Operation> all_reduce(std::vector<float>& values, Collectives& of) {
-        auto operation = std::make_shared<Operation>();
-        operation->name = "all_reduce";
-        operation->request = {.collective = Collective::all_reduce,
-                              .rank = all.rank(),
-                              .element_bytes = sizeof(float),
-                              .count = values.size(),
-                              .in_place = true};
-        auto* const data = reinterpret_cast<std::byte*>(values.data());
-        operation->call = {
-            .collective = Collective::all_reduce,
-            .input = data,
-            .output = data,
-            .dtype = DType::float32,
-            .fingerprint = group::Fingerprint::pack(static_cast<int>(Collective::all_reduce), DType::float32,
-                                                    ReduceOp::Kind::sum, -1, values.size())};
-        operation->call.set_count(values.size());
-        operation->timeout = seconds(1);
-        operation->started = Clock::now();
-        operation->deadline = Deadline::after(operation->timeout);
-        operation->sequence = of.next_number();
-        const Flight::Guard guard(flight);
-        of.push(operation);
-        return operation;
-    }
-    void hear(VerdictKind kind) { verdicts.hear({kind, 1 - all.rank(), "the other has gone"}); }
-
-    HostMeans means;
-    transport::Neighbours neighbours;
-    NoConnector connector;
-    transport::Links links;
-    HashStore store;
-    GroupTable groups{"test", store};
-    std::unique_ptr<rendezvous::Membership> no_membership;
-    Verdicts verdicts;
-    Flight flight;
-    transport::Mailbox mailbox;
-    Ranks all;
-    Planner planner{layout_of_two()};
-    record::Recorder recorder;
-    Judge judge{flight};
-    Inquest inquest{"test", 0, all, recorder, store, judge};
-    GroupMemory memory{all, {0, 0}, 0, {}, neighbours, flight.mutex()};
-    std::optional<Collectives> collectives;
-};
-
-std::string text_of(const Operation& operation) {
-    try {
-        if (operation.error()) std::rethrow_exception(operation.error());
-        return "no error";
-    } catch (const std::exception& error) {
-        return error.what();
-    }
-}
 
 class CollectivesOfTwo : public testing::Test {
  protected:

@@ -89,7 +89,14 @@ Group::Group(std::shared_ptr<World> world, SubgroupSpec spec)
                     .groups = world_->groups(),
                     .means = world_->means(),
                     .neighbours = world_->neighbours()}),
-      short_calls_(*this, collectives_) {
+      short_calls_({.ranks = ranks_,
+                    .collectives = collectives_,
+                    .recorder = recorder_,
+                    .flight = world_->flight(),
+                    .driver = world_->driver(),
+                    .means = world_->means(),
+                    .neighbours = world_->neighbours(),
+                    .wait_for_call = [world = world_.get()](Operation& call) { world->wait_for_call(call); }}) {
     // Equal on the ranks of this group alone.
     recorder_.set_world(world_->id() + index_ * 0x9e3779b97f4a7c15ULL, world_->id());
     backends_ = std::make_unique<ForeignBackends>(*this, spec);

@@ -1,12 +1,14 @@
 #include "group/short_calls.hpp"
 
 #include "engine/slots-inl.hpp"
-#include "group/group.hpp"
+#include "group/collectives.hpp"
+#include "group/world.hpp"
 
 #include <tutti/error.hpp>
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 namespace tutti::detail {
 
@@ -23,14 +25,15 @@ constexpr int looks_before_yield = 30;
 
 }  // namespace
 
-ShortCalls::ShortCalls(Group& group, Collectives& collectives)
-    : group_(group),
-      collectives_(collectives),
-      flight_(group.world().flight()),
-      driver_(group.world().driver()),
-      means_(group.world().means()),
-      neighbours_(group.world().neighbours()),
-      closed_(means_.faults != nullptr || group.recorder().counts_operations()) {}
+ShortCalls::ShortCalls(Parts parts)
+    : ranks_(parts.ranks),
+      collectives_(parts.collectives),
+      flight_(parts.flight),
+      driver_(parts.driver),
+      means_(parts.means),
+      neighbours_(parts.neighbours),
+      wait_for_call_(std::move(parts.wait_for_call)),
+      closed_(means_.faults != nullptr || parts.recorder.counts_operations()) {}
 
 bool ShortCalls::run(const CollectiveCall& call, OperationMaker longer) {
     return engine::slots::by_collective(call.collective, [&]<Collective c> { return run_as<c>(call, longer); });
@@ -75,7 +78,7 @@ void ShortCalls::go_on(BiasedMutex::Entry& entry, const CollectiveCall& call, co
     operation->move_to(OperationState::in_slots);
     collectives_.push(operation);
     entry.leave();
-    group_.world().wait_for_call(*operation);
+    wait_for_call_(*operation);
 }
 
 // Looks while that is the quickest way on; false: it takes longer.
@@ -119,8 +122,8 @@ bool ShortCalls::awaits_only_others_cpus(const CollectiveCall& call, const SlotS
     if (balancer == nullptr) return false;
     balancer->observe();
     if (!state.published) return false;  // it waits for room, which any rank may have to make
-    for (int peer = state.next; peer < group_.size(); ++peer) {
-        if (peer != group_.rank() && balancer->is_here(neighbours_.local_of(group_.global(peer))) &&
+    for (int peer = state.next; peer < ranks_.size(); ++peer) {
+        if (peer != ranks_.rank() && balancer->is_here(neighbours_.local_of(ranks_.global(peer))) &&
             collectives_.slots_->awaits(call, state, peer))
             return false;
     }

@@ -7,11 +7,13 @@
 #include "core/biased_mutex.hpp"
 #include "engine/slots.hpp"
 #include "group/operation.hpp"
+#include "group/ranks.hpp"
 #include "record/recorder.hpp"
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 
 namespace tutti::transport {
 class Neighbours;
@@ -22,13 +24,23 @@ namespace tutti::detail {
 class Collectives;
 class Driver;
 class Flight;
-class Group;
 struct HostMeans;
 
 class ShortCalls {
  public:
-    /// Of a group, and its collectives; both outlive it.
-    ShortCalls(Group& group, Collectives& collectives);
+    /// Of a group, and of its world. All must outlive it.
+    struct Parts {
+        const Ranks& ranks;
+        Collectives& collectives;
+        const record::Recorder& recorder;
+        Flight& flight;
+        Driver& driver;
+        HostMeans& means;
+        const transport::Neighbours& neighbours;
+        /// Waits for an operation, and throws its error (World::wait_for_call).
+        std::function<void(Operation&)> wait_for_call;
+    };
+    explicit ShortCalls(Parts parts);
 
     /// Runs a short collective, when nothing else is in flight; as an operation of `longer` from the moment on when it
     /// takes longer. Where it has to begin as an operation, does nothing and returns false.
@@ -49,12 +61,13 @@ class ShortCalls {
     void go_on(BiasedMutex::Entry& entry, const engine::CollectiveCall& call, const engine::SlotState& state,
                std::uint64_t sequence, record::Ticket ticket, OperationMaker longer);
 
-    Group& group_;
+    const Ranks& ranks_;
     Collectives& collectives_;
     Flight& flight_;
     Driver& driver_;
     HostMeans& means_;
-    transport::Neighbours& neighbours_;
+    const transport::Neighbours& neighbours_;
+    const std::function<void(Operation&)> wait_for_call_;
     bool closed_;  // where faults are asked for, or operations counted one by one, and after it has been left
 };
 

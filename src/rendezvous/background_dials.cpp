@@ -1,6 +1,5 @@
 #include "rendezvous/background_dials.hpp"
 
-#include "core/deadline.hpp"
 #include "core/log.hpp"
 #include "core/thread.hpp"
 
@@ -18,10 +17,10 @@ struct BackgroundDials::Attempt {
     std::atomic<bool> over{false};
     std::thread thread;
 
-    void run(const Dialer& dialer, const AbortFlag& stopped) {
+    void run(const Attach& attach, const AbortFlag& stopped) {
         const Instant start = Clock::now();
         try {
-            result.connection = dialer.attach(result.dial.rank, Deadline::after(result.dial.limit, start), &stopped);
+            result.connection = attach(result.dial.rank, Deadline::after(result.dial.limit, start), &stopped);
         } catch (const DistError& error) {
             TUTTI_DEBUG("no lifeline to rank {}: {}", result.dial.rank, error.what());
             if (Clock::now() - start < result.dial.limit) result.failure = DialFailure::refused;
@@ -29,8 +28,8 @@ struct BackgroundDials::Attempt {
     }
 };
 
-BackgroundDials::BackgroundDials(const Dialer& dialer, std::function<void()> on_end)
-    : dialer_(dialer), on_end_(std::move(on_end)) {}
+BackgroundDials::BackgroundDials(Attach attach, std::function<void()> on_end)
+    : attach_(std::move(attach)), on_end_(std::move(on_end)) {}
 
 BackgroundDials::~BackgroundDials() {
     stop();
@@ -46,7 +45,7 @@ void BackgroundDials::start(const Dial& dial) {
     try {
         attempt.thread =
             thread::start({"tutti-lifeline", "a new lifeline", [end](const auto&) { end(); }}, [this, &attempt, end] {
-                attempt.run(dialer_, stopped_);
+                attempt.run(attach_, stopped_);
                 end();
             });
     } catch (const DistBackendError&) {

@@ -4,8 +4,8 @@
 // Threads: one at a time; its own threads make connections and ring.
 #pragma once
 
+#include "core/deadline.hpp"
 #include "core/interrupt.hpp"
-#include "rendezvous/dialer.hpp"
 #include "rendezvous/lifelines.hpp"
 #include "security/wire.hpp"
 
@@ -19,8 +19,11 @@ namespace tutti::rendezvous {
 
 class BackgroundDials {
  public:
-    /// `on_end`: in the thread of an attempt, when take() brings its result. The dialer must outlive it.
-    BackgroundDials(const Dialer& dialer, std::function<void()> on_end);
+    /// Makes a lifeline to a rank (Dialer::attach), from any thread. Throws DistError where there is none to be had
+    /// before the deadline, and when the flag is raised.
+    using Attach = std::function<security::Connection(int rank, const Deadline& deadline, const AbortFlag* abort)>;
+    /// `on_end`: in the thread of an attempt, when take() brings its result.
+    BackgroundDials(Attach attach, std::function<void()> on_end);
     ~BackgroundDials();
     BackgroundDials(const BackgroundDials&) = delete;
     BackgroundDials& operator=(const BackgroundDials&) = delete;
@@ -39,7 +42,7 @@ class BackgroundDials {
 
  private:
     struct Attempt;
-    const Dialer& dialer_;
+    const Attach attach_;
     const std::function<void()> on_end_;
     AbortFlag stopped_;
     std::list<std::unique_ptr<Attempt>> attempts_;

@@ -44,7 +44,9 @@ Membership::Membership(MembershipOptions options)
       roster_(Joining(options_, endpoint_).run()),
       dialer_(roster_),
       reception_(endpoint_, roster_),
-      dials_(dialer_, [this] { wake_service(); }),
+      dials_([this](int to, const Deadline& deadline,
+                    const AbortFlag* abort) { return dialer_.attach(to, deadline, abort); },
+             [this] { wake_service(); }),
       lifelines_(roster_, {silence_limit_, [this](int rank) { return is_stopped(roster_.card(rank).process); }}) {
     start_service();
     try {
