@@ -3,6 +3,7 @@
 #include "core/interrupt.hpp"
 #include "core/patience.hpp"
 #include "core/socket.hpp"
+#include "core/unix_socket.hpp"
 #include "security/secret.hpp"
 
 #include <tutti/atb.hpp>

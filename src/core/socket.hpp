@@ -1,4 +1,4 @@
-// Sockets: making, connecting and using TCP and abstract Unix sockets, with one notion of waiting.
+// Sockets: making, connecting and using TCP sockets, with one notion of waiting (which core/unix_socket.hpp shares).
 //
 // Threads: free functions; any thread, one reader and one writer per descriptor at a time. Every descriptor
 // made here is non-blocking and closed on exec; nothing here raises SIGPIPE. Every wait takes a Deadline and
@@ -11,14 +11,11 @@
 #include "core/interrupt.hpp"
 #include "core/unique_fd.hpp"
 
-#include <sys/types.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 
 namespace tutti::net {
 
@@ -80,6 +77,8 @@ void recv_all(int fd, std::span<std::byte> bytes, const Deadline& deadline, cons
 /// Waits for `events` (POLLIN, POLLOUT) and returns the events that poll(2) saw.
 short wait_for(int fd, short events, const Deadline& deadline, const AbortFlag* abort, const char* operation);
 
+/// Waits that long, but not beyond the deadline. Throws Aborted, of an operation "connect".
+void pause(Clock::duration length, const Deadline& deadline, const AbortFlag* abort);
 /// Returns early, and true, when there is something to read; -1: just sleeps.
 bool sleep_unless_readable(int fd, Clock::duration duration);
 
@@ -87,17 +86,5 @@ bool sleep_unless_readable(int fd, Clock::duration duration);
 UniqueFd bind_udp_beside(int tcp_fd);
 /// One byte, which may get lost on the way, as when `to.host` is no literal.
 void send_datagram(int udp_fd, const Address& to);
-
-/// Unix stream sockets in the abstract name space: nothing appears in the file system, and the name goes when
-/// the last descriptor is closed. `abstract_name` is without the leading zero byte.
-UniqueFd listen_unix(std::string_view abstract_name, int backlog = 512);
-UniqueFd connect_unix(std::string_view abstract_name, const Deadline& deadline, const AbortFlag* abort);
-/// Hands a descriptor over, with one byte of data. recv_fd's result is CLOEXEC; more than one descriptor, or
-/// none, is an error and leaks nothing.
-void send_fd(int socket, int fd, const Deadline& deadline, const AbortFlag* abort);
-UniqueFd recv_fd(int socket, const Deadline& deadline, const AbortFlag* abort);
-/// The user at the other end of a Unix socket, as the kernel recorded it (SO_PEERCRED).
-uid_t peer_uid(int unix_fd);
-pid_t peer_pid(int unix_fd);
 
 }  // namespace tutti::net

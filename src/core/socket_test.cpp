@@ -1,4 +1,5 @@
 #include "core/socket.hpp"
+#include "core/unix_socket.hpp"
 
 #include "support/message_of.hpp"
 #include "support/patience.hpp"

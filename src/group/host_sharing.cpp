@@ -3,6 +3,7 @@
 #include "core/log.hpp"
 #include "core/patience.hpp"
 #include "core/rank_list.hpp"
+#include "core/unix_socket.hpp"
 #include "rendezvous/place.hpp"
 #include "security/handshake.hpp"
 

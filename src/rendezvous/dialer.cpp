@@ -1,6 +1,7 @@
 #include "rendezvous/dialer.hpp"
 
 #include "core/socket.hpp"
+#include "core/unix_socket.hpp"
 #include "rendezvous/news_frame.hpp"
 #include "security/handshake.hpp"
 

@@ -1,6 +1,7 @@
 #include "rendezvous/endpoint.hpp"
 
 #include "core/socket.hpp"
+#include "core/unix_socket.hpp"
 #include "security/secret.hpp"
 
 #include <tutti/error.hpp>

@@ -1,6 +1,7 @@
 // Lifelines between real processes: ranks that leave take nobody's lifeline with them, and news reach everyone.
 #include "rendezvous/membership.hpp"
 
+#include "core/unix_socket.hpp"
 #include "rendezvous/table.hpp"
 
 #include "support/forwarding_store.hpp"

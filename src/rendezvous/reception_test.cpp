@@ -2,6 +2,7 @@
 #include "rendezvous/reception.hpp"
 
 #include "core/socket.hpp"
+#include "core/unix_socket.hpp"
 #include "rendezvous/dialer.hpp"
 
 #include "support/patience.hpp"

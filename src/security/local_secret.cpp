@@ -4,6 +4,7 @@
 #include "core/log.hpp"
 #include "core/patience.hpp"
 #include "core/socket.hpp"
+#include "core/unix_socket.hpp"
 
 #include <tutti/error.hpp>
 

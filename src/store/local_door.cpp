@@ -2,6 +2,7 @@
 
 #include "core/env.hpp"
 #include "core/socket.hpp"
+#include "core/unix_socket.hpp"
 
 #include <tutti/error.hpp>
 

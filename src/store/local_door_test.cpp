@@ -3,6 +3,7 @@
 #include "support/no_descriptors.hpp"
 
 #include "core/socket.hpp"
+#include "core/unix_socket.hpp"
 #include "security/handshake.hpp"
 #include "store/tcp_test_support.hpp"
 #include "store/wire.hpp"

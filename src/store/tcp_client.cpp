@@ -3,6 +3,7 @@
 #include "core/fork_guard.hpp"
 #include "core/log.hpp"
 #include "core/patience.hpp"
+#include "core/unix_socket.hpp"
 #include "security/handshake.hpp"
 #include "store/encryption.hpp"
 #include "store/local_door.hpp"

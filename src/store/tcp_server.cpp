@@ -4,13 +4,14 @@
 #include "core/log.hpp"
 #include "core/seldom.hpp"
 #include "core/thread.hpp"
+#include "core/unix_socket.hpp"
 #include "security/local_secret.hpp"
 #include "store/acceptor.hpp"
 #include "store/encryption.hpp"
 #include "store/local_door.hpp"
+#include "store/lookout.hpp"
 #include "store/server_connection.hpp"
 #include "store/server_data.hpp"
-#include "store/spin.hpp"
 
 #include <tutti/error.hpp>
 
@@ -60,9 +61,6 @@ std::size_t max_strangers() {
     return std::clamp<std::size_t>(limit.rlim_cur / 4, 8, 1024);
 }
 
-/// How long the loop looks for the next request before it sleeps: longer than a client takes to ask again.
-constexpr std::uint64_t spin_ns = 30'000;
-
 }  // namespace
 
 class TcpServer::Loop {
@@ -73,7 +71,6 @@ class TcpServer::Loop {
           local_secret_(std::move(local_secret)),
           handshake_ms_(static_cast<std::uint64_t>(security::handshake_timeout().count())),
           max_strangers_(max_strangers()),
-          cores_(usable_cores()),
           data_([this](ConnectionId to, std::uint64_t request, Op op, std::span<const Field> fields) {
               answer(to, request, op, fields);
           }) {
@@ -124,7 +121,7 @@ class TcpServer::Loop {
         init(stop_, uv_async_init(&loop_, &stop_, [](uv_async_t* h) { self(h).close_everything(); }), "async");
         init(sweep_, uv_timer_init(&loop_, &sweep_), "timer");
         listener_.open(loop_, std::move(listener), [this](UniqueFd fd) { accept(std::move(fd), false); });
-        init(spin_, uv_idle_init(&loop_, &spin_), "idle");
+        lookout_.open(loop_);
         if (door_) {
             door_listener_.open(loop_, UniqueFd(door_->release()),
                                 [this](UniqueFd fd) { accept(std::move(fd), true); });
@@ -222,7 +219,7 @@ class TcpServer::Loop {
         const bool good = c.tls ? take_records(c, bytes) : take_frames(c, bytes);
         send_answers();
         if (!good) return close(c);
-        look_for_more(c);
+        lookout_.heard(c.heard_in);
     }
 
     bool take_records(Connection& c, std::string_view bytes) {
@@ -294,7 +291,7 @@ class TcpServer::Loop {
         Loop& loop = self_of(c);
         loop.take_posts(c, {buffer->base, static_cast<std::size_t>(count)});
         loop.send_answers();
-        if (!c.closing) loop.look_for_more(c);
+        if (!c.closing) loop.lookout_.heard(c.heard_in);
     }
 
     /// Reads the client's posts. False: there were none.
@@ -312,29 +309,6 @@ class TcpServer::Loop {
             return header.op == Op::post && data_.handle(c.id, header, body.view()) && !c.closing;
         });
         if (!good) close(c);
-    }
-
-    /// Looks for the next request a little before it sleeps, as long as that mostly pays and the active clients leave a
-    /// core for it.
-    void look_for_more(Connection& c) {
-        const std::uint64_t now = uv_hrtime();
-        crowd_.heard(now, c.heard_in);
-        if (spinning_) spin_policy_.note(true);
-        if (crowd_.size() >= cores_) return stop_looking();
-        if (!spinning_ && !spin_policy_.worth_it()) return;
-        spin_until_ = now + spin_ns;
-        if (std::exchange(spinning_, true)) return;
-        uv_idle_start(&spin_, [](uv_idle_t* h) { self(h).keep_looking(); });
-    }
-
-    void stop_looking() {
-        if (std::exchange(spinning_, false)) uv_idle_stop(&spin_);
-    }
-
-    void keep_looking() {
-        if (uv_hrtime() < spin_until_) return;
-        spin_policy_.note(false);
-        stop_looking();
     }
 
     /// True when the peer is trusted and `bytes` is its input after the handshake.
@@ -461,6 +435,7 @@ class TcpServer::Loop {
         for (auto& connection : connections_) close(connection);
         listener_.close();
         door_listener_.close();
+        lookout_.close();
         if (local_secret_) fork_guard::forget(local_secret_->fd());
         const auto close_handle = [](auto& handle) {
             // Not every handle is open when the constructor fails half-way.
@@ -468,7 +443,6 @@ class TcpServer::Loop {
         };
         close_handle(stop_);
         close_handle(sweep_);
-        close_handle(spin_);
         close_handle(secret_poll_);
     }
 
@@ -477,17 +451,12 @@ class TcpServer::Loop {
     uv_timer_t sweep_{};
     Acceptor listener_, door_listener_;
     uv_poll_t secret_poll_{};
-    uv_idle_t spin_{};
+    Lookout lookout_;
     security::Secret secret_;
     std::optional<security::LocalSecretServer> local_secret_;
     std::uint64_t handshake_ms_;
     std::size_t max_strangers_;
     std::optional<LocalDoor> door_;
-    int cores_;
-    Crowd crowd_;
-    bool spinning_ = false;
-    std::uint64_t spin_until_ = 0;
-    Spin spin_policy_;
     bool sweeping_ = false;
     bool stopping_ = false;
     ConnectionId last_id_ = 0;

@@ -1,0 +1,44 @@
+#include "store/lookout.hpp"
+
+#include <utility>
+
+namespace tutti::store {
+namespace {
+
+/// Longer than a client takes to ask again.
+constexpr std::uint64_t look_ns = 30'000;
+
+}  // namespace
+
+void Lookout::open(uv_loop_t& loop) {
+    uv_idle_init(&loop, &idle_);  // which cannot fail
+    idle_.data = this;
+}
+
+void Lookout::close() {
+    auto* const handle = reinterpret_cast<uv_handle_t*>(&idle_);
+    if (idle_.data != nullptr && !uv_is_closing(handle)) uv_close(handle, nullptr);
+}
+
+void Lookout::heard(std::uint64_t& window) {
+    const std::uint64_t now = uv_hrtime();
+    crowd_.heard(now, window);
+    if (looking_) policy_.note(true);
+    if (crowd_.size() >= cores_) return stop();
+    if (!looking_ && !policy_.worth_it()) return;
+    until_ns_ = now + look_ns;
+    if (std::exchange(looking_, true)) return;
+    uv_idle_start(&idle_, [](uv_idle_t* handle) { static_cast<Lookout*>(handle->data)->look(); });
+}
+
+void Lookout::stop() {
+    if (std::exchange(looking_, false)) uv_idle_stop(&idle_);
+}
+
+void Lookout::look() {
+    if (uv_hrtime() < until_ns_) return;
+    policy_.note(false);
+    stop();
+}
+
+}  // namespace tutti::store
