@@ -119,7 +119,7 @@ class OperationBuilder {
         }
         if (whole != nullptr) return whole;
         if (is_on_device()) {
-            for (const ConstTensorView& view : list) operation_->input_blocks.push_back(view.data());
+            for (const ConstTensorView& view : list) operation_->on_device.input_blocks.push_back(view.data());
             return nullptr;
         }
         const Tensor all = empty(call_.dtype, Extents::of(static_cast<std::int64_t>(total_of(list))));
@@ -166,7 +166,7 @@ class OperationBuilder {
         for (const TensorView& view : list) note_device(view, whole != nullptr || takes_blocks(view));
         if (whole != nullptr) return whole;
         if (is_on_device()) {
-            for (const TensorView& view : list) operation_->output_blocks.push_back(view.data());
+            for (const TensorView& view : list) operation_->on_device.output_blocks.push_back(view.data());
             return nullptr;
         }
         const Tensor all = empty(call_.dtype, Extents::of(static_cast<std::int64_t>(total_of(list))));
@@ -205,7 +205,7 @@ class OperationBuilder {
 
     // premul_sum: the factor is applied to this rank's input, in the type of accumulation; the result is rounded once.
     void premultiply(ReduceOp op, std::uint64_t input_count, std::uint64_t output_count) {
-        if (is_on_device()) return void(operation_->premultiplied = op);
+        if (is_on_device()) return void(operation_->on_device.premultiplied = op);
         const DType stored = call_.dtype, wide = kernels::accumulation_dtype(stored);
         Tensor scaled = empty(wide, Extents::of(static_cast<std::int64_t>(input_count)));
         const std::byte* source = request().in_place ? output_ : input_;
@@ -261,7 +261,7 @@ class OperationBuilder {
     }
     // On a device no copy can avoid an overlap: a rank's own block may lie where it is in the whole.
     void check_own_block_in_place() {
-        if (!operation_->input_blocks.empty() || !operation_->output_blocks.empty()) return;
+        if (!operation_->on_device.input_blocks.empty() || !operation_->on_device.output_blocks.empty()) return;
         const auto before = [&] {
             const auto mine =
                 request().counts.begin() + std::min<std::ptrdiff_t>(request().rank, std::ssize(request().counts));

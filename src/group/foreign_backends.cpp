@@ -40,8 +40,8 @@ BackendRequest request_of(const Operation& operation, const Group& group) {
     r.device = operation.device;
     r.timeout = operation.timeout;
     r.stream = operation.stream;
-    r.inputs = operation.input_blocks;
-    r.outputs = operation.output_blocks;
+    r.inputs = operation.on_device.input_blocks;
+    r.outputs = operation.on_device.output_blocks;
     if (!operation.is_collective) {
         const transport::Transfer& t = operation.transfer;
         r.dtype = operation.outputs.empty() ? DType::uint8 : operation.outputs.front().dtype();
@@ -54,7 +54,7 @@ BackendRequest request_of(const Operation& operation, const Group& group) {
     }
     const algorithm::Request& request = operation.request;
     r.dtype = operation.call.dtype;
-    r.op = operation.premultiplied.value_or(ReduceOp(operation.call.op));
+    r.op = operation.on_device.premultiplied.value_or(ReduceOp(operation.call.op));
     r.in_rank_order = group.determinism() == Determinism::layout_invariant;
     r.root = recorded_root(request.collective, request.root);
     r.input = request.collective == Collective::broadcast ? nullptr : operation.call.input;
@@ -190,11 +190,11 @@ void ForeignBackends::hand_over(CustomBackend& backend, const std::shared_ptr<Op
     {
         const Flight::Guard guard(group_.world().flight());
         group_.begin(operation);
-        operation->handed_over = std::make_unique<BackendRequest>(request_of(*operation, group_));
-        operation->handed_over_at = handed_over_.insert(handed_over_.end(), operation);
+        operation->handed_over.request = std::make_unique<BackendRequest>(request_of(*operation, group_));
+        operation->handed_over.place = handed_over_.insert(handed_over_.end(), operation);
     }
     try {
-        backend.run(*operation->handed_over, BackendCompletion(operation));
+        backend.run(*operation->handed_over.request, BackendCompletion(operation));
     } catch (...) {
         take_back(operation, -1, std::current_exception());
     }
@@ -209,9 +209,9 @@ void ForeignBackends::note_enqueued(const std::shared_ptr<Operation>& operation,
 void ForeignBackends::take_back(const std::shared_ptr<Operation>& operation, int source,
                                 const std::exception_ptr& error) {
     const Flight::Guard guard(group_.world().flight());
-    if (!operation->handed_over_at) return;  // it is over already
-    handed_over_.erase(*operation->handed_over_at);
-    operation->handed_over_at.reset();
+    if (!operation->handed_over.place) return;  // it is over already
+    handed_over_.erase(*operation->handed_over.place);
+    operation->handed_over.place.reset();
     if (operation->is_receive && source >= 0) operation->transfer.peer = group_.global(source);
     group_.end(operation, error);
 }
@@ -275,7 +275,7 @@ void ForeignBackends::end(const std::exception_ptr& failure) {
     {
         const Flight::Guard guard(group_.world().flight());
         open = std::exchange(handed_over_, {});
-        for (const auto& operation : open) operation->handed_over_at.reset();
+        for (const auto& operation : open) operation->handed_over.place.reset();
     }
     // Backends may tell the other ranks before the world does.
     abort(fmt::format("group \"{}\" has failed: {}", group_.name(), text_of(failure)));

@@ -70,6 +70,20 @@ constexpr bool may_move(OperationState from, OperationState to) noexcept {
     return false;
 }
 
+/// What the backend of a device gets beside the call.
+struct DeviceArguments {
+    std::optional<ReduceOp> premultiplied{};  ///< with its factor
+    std::vector<const void*> input_blocks{};  ///< where the blocks do not adjoin
+    std::vector<void*> output_blocks{};
+};
+
+/// Of an operation that a backend runs.
+struct HandedOver {
+    std::unique_ptr<BackendRequest> request;  ///< null: tutti runs it itself
+    /// Its place in its group's list of those, until it is over; under the world's lock.
+    std::optional<std::list<std::shared_ptr<Operation>>::iterator> place{};
+};
+
 class Operation {
  public:
     // Set before it is submitted.
@@ -87,9 +101,7 @@ class Operation {
     std::pair<const std::byte*, const std::byte*> reads{};  // from the first to the last byte that is only read
     Device device{};                                        // where its buffers are
     Stream stream{};                                        // on a device: the one that its caller works with
-    std::optional<ReduceOp> premultiplied;                  // on a device: with the factor, for the backend
-    std::vector<const void*> input_blocks;                  // on a device, where the blocks do not adjoin
-    std::vector<void*> output_blocks;
+    DeviceArguments on_device;
     Deadline deadline = Deadline::never();
     std::chrono::milliseconds timeout{0};
     std::shared_ptr<Group> group;
@@ -108,10 +120,7 @@ class Operation {
     record::Ticket ticket = 0;
     std::optional<ArmedFault> fault;  ///< that TUTTI_FAULTS asks for
 
-    // Of an operation that a backend runs: the request to the backend.
-    std::unique_ptr<BackendRequest> handed_over;
-    /// Its place in its group's list of those, until it is over; under the world's lock.
-    std::optional<std::list<std::shared_ptr<Operation>>::iterator> handed_over_at{};
+    HandedOver handed_over;
 
     /// Throws InternalError if it may not.
     void move_to(OperationState next);

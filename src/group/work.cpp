@@ -50,9 +50,7 @@ std::shared_ptr<Operation> Operation::again() const {
     next->outputs = outputs;
     next->device = device;
     next->stream = stream;
-    next->premultiplied = premultiplied;
-    next->input_blocks = input_blocks;
-    next->output_blocks = output_blocks;
+    next->on_device = on_device;
     next->timeout = timeout;
     next->group = group;
     next->schedule = schedule;

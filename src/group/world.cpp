@@ -322,7 +322,7 @@ void World::inherit() noexcept {
 // ---- Waiting
 
 void World::drive_for(Operation& operation, Driving driving) {
-    if (!driver_.lacks_thread() || operation.done() || operation.handed_over) return;
+    if (!driver_.lacks_thread() || operation.done() || operation.handed_over.request) return;
     if (driving == Driving::one_turn) {
         const Flight::Guard guard(flight_);
         flight_.progress();
@@ -337,7 +337,7 @@ void World::drive_for(Operation& operation, Driving driving) {
 
 void World::wait(Operation& operation, const Deadline& deadline) {
     if (inherited_ && !operation.done()) std::rethrow_exception(flight_.failure());
-    if (operation.handed_over) return operation.group->backends().wait_for(operation, deadline);
+    if (operation.handed_over.request) return operation.group->backends().wait_for(operation, deadline);
     const auto waited = driver_.wait([&] { return operation.done(); }, deadline, operation.deadline);
     if (waited == Driver::Waited::expired) {
         const std::lock_guard lock(flight_.mutex());
