@@ -8,7 +8,6 @@
 #include <ATen/core/jit_type.h>
 
 #include <condition_variable>
-#include <cstring>
 #include <memory>
 #include <system_error>
 #include <thread>
@@ -95,6 +94,7 @@ TorchWork::TorchWork(const WorkFacts& facts, tutti::Work work, std::vector<Tenso
     state_->outputs = std::move(outputs);
     state_->inputs = std::move(inputs);
     state_->recorded = facts.recorded;
+    state_->from_any_source = facts.type == c10d::OpType::RECVANYSOURCE;
     state_->place = {facts.rank, facts.operation};
     if (recordFunctionEndCallback_) state_->end_of_profile = std::move(recordFunctionEndCallback_);
     if (state_->end_of_profile || state_->recorded) tell_when_done();
@@ -132,9 +132,8 @@ void TorchWork::State::tell(const tutti::Work& work) {
     const std::exception_ptr error = work ? work.exception() : nullptr;
     if (end) end();
     if (number) {
-        const bool any = work && !error && std::strcmp(place.operation, "recvAnySource") == 0;
         Recorder::get().end(*number, error ? Recorder::End::failed : Recorder::End::well,
-                            any ? work.source_rank() : -1);
+                            work && !error && from_any_source ? work.source_rank() : -1);
     }
     if (done) {
         if (error) {

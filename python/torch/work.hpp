@@ -71,6 +71,7 @@ class TorchWork : public c10d::Work {
         std::function<void()> end_of_profile;
         std::optional<std::uint64_t> recorded;
         Place place;
+        bool from_any_source = false;  ///< a receive whose source is known when it is over
         bool future_told = false;
         bool result_told = false;
         void tell(const tutti::Work& work);
