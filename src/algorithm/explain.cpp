@@ -11,64 +11,9 @@
 namespace tutti::algorithm {
 namespace {
 
-using schedule::Chunk;
-using schedule::Operand;
 using schedule::Schedule;
 using schedule::Step;
 using schedule::StepKind;
-
-std::string_view name(schedule::Buffer buffer) {
-    switch (buffer) {
-        case schedule::Buffer::input: return "input";
-        case schedule::Buffer::output: return "output";
-        case schedule::Buffer::scratch: return "scratch";
-    }
-    return "?";
-}
-
-std::string text_of(const Chunk& c) {
-    return c.count == 0 ? std::string("nothing") : fmt::format("{}[{}, +{}]", name(c.buffer), c.offset, c.count);
-}
-
-std::string text_of(const Schedule& s, const Step& step) {
-    std::string sources;
-    for (std::uint32_t i = 0; i < step.operand_count; ++i) {
-        const Operand& o = s.operands[step.first_operand + i];
-        if (i > 0) sources += step.kind == StepKind::publish || step.kind == StepKind::meet ? " + " : " op ";
-        sources += o.peer < 0   ? text_of(o.chunk)
-                   : s.in_place ? fmt::format("rank {}'s {}", o.peer, text_of(o.chunk))
-                                : fmt::format("rank {}'s [{}, +{}]", o.peer, o.slot_offset, o.chunk.count);
-    }
-    switch (step.kind) {
-        case StepKind::copy:
-        case StepKind::combine: return fmt::format("{} = {}", text_of(step.target), sources);
-        case StepKind::send: return fmt::format("{} → rank {}", sources, step.peer);
-        case StepKind::receive: return fmt::format("rank {} → {}", step.peer, text_of(step.target));
-        case StepKind::receive_combine:
-            return fmt::format("{} = {}", text_of(step.target),
-                               step.arrival_first ? fmt::format("rank {}'s op {}", step.peer, sources)
-                                                  : fmt::format("{} op rank {}'s", sources, step.peer));
-        case StepKind::meet:
-            return fmt::format("waits for all; others may touch {}", sources.empty() ? "nothing" : sources);
-        case StepKind::publish:
-            return fmt::format("round {}: {}", step.round, sources.empty() ? "a sign that it is here" : sources);
-        case StepKind::read:
-            if (s.in_place && step.operand_count > 0) return fmt::format("{} = {}", text_of(step.target), sources);
-            return fmt::format("round {}: {} = rank {}'s [{}, +{}]", step.round, text_of(step.target), step.peer,
-                               step.slot_offset, step.target.count);
-        case StepKind::read_combine: {
-            const std::string round = s.in_place ? std::string() : fmt::format("round {}: ", step.round);
-            const std::string owner = step.peer < 0 ? std::string() : fmt::format("rank {}'s ", step.peer);
-            return fmt::format("{}{}{} = {}{}", round, owner, text_of(step.target), sources,
-                               step.everywhere ? ", on all ranks" : "");
-        }
-        case StepKind::write: return fmt::format("rank {}'s {} = {}", step.peer, text_of(step.target), sources);
-        case StepKind::release: return fmt::format("reads nothing of the rounds before {} any more", step.round);
-        case StepKind::settle:
-            return fmt::format("waits until all ranks of the host have released the rounds before {}", step.round);
-    }
-    return {};
-}
 
 std::uint64_t moved(const Schedule& s, const Step& step) {
     std::uint64_t count = step.target.count;
@@ -81,31 +26,12 @@ std::uint64_t moved(const Schedule& s, const Step& step) {
     return count;
 }
 
-// The effect of a kind of step, for readers who see it for the first time.
-std::string_view meaning(StepKind kind) {
-    switch (kind) {
-        case StepKind::copy: return "copies from one of the rank's buffers to another";
-        case StepKind::combine: return "combines values of the rank's own buffers";
-        case StepKind::send: return "sends a message";
-        case StepKind::receive: return "takes a message";
-        case StepKind::receive_combine: return "takes a message and combines its values with the rank's own";
-        case StepKind::meet: return "says where its buffers lie, and waits until all ranks of the host have";
-        case StepKind::publish: return "shows values to the other ranks of the host, as the round of that number";
-        case StepKind::read: return "copies what another rank shows in a round, or, in place, from its buffers";
-        case StepKind::read_combine: return "combines what other ranks show in a round, or, in place, their buffers";
-        case StepKind::write: return "copies into another rank's buffers";
-        case StepKind::release: return "gives back the memory in which other ranks showed earlier rounds";
-        case StepKind::settle: return "waits until the others have read everything, so that the buffers are free again";
-    }
-    return {};
-}
-
 std::string meanings(const std::vector<Step>& steps) {
     std::string text = "  the steps:\n";
     for (int kind = 0; kind <= static_cast<int>(StepKind::settle); ++kind) {
         const auto one = static_cast<StepKind>(kind);
         if (std::ranges::find(steps, one, &Step::kind) != steps.end())
-            text += fmt::format("    {:<15} {}\n", schedule::to_string(one), meaning(one));
+            text += fmt::format("    {:<15} {}\n", schedule::to_string(one), schedule::meaning_of(one));
     }
     return text + "    [A, +B] are B elements from element A on; \"after\" names steps that have to be done before.\n";
 }
@@ -163,7 +89,8 @@ std::string explain(const Layout& layout, Request request, const std::string& so
         text += fmt::format("  rank {}:\n", rank);
         for (std::size_t i = 0; i < std::min(s.steps.size(), shown_steps); ++i) {
             const Step& step = s.steps[i];
-            text += fmt::format("    {:>3}  {:<15} {}", i, schedule::to_string(step.kind), text_of(s, step));
+            text +=
+                fmt::format("    {:>3}  {:<15} {}", i, schedule::to_string(step.kind), schedule::sentence_of(s, step));
             if (step.after_count > 0) {
                 text += "   after";
                 for (std::uint32_t a = 0; a < step.after_count; ++a)

@@ -1,159 +1,24 @@
 // parse(): a text of schedules, line by line, into calls of the Builder.
 #include "core/suggestion.hpp"
 #include "schedule/builder.hpp"
+#include "schedule/steps/kind.hpp"
+#include "schedule/steps/line.hpp"
 #include "schedule/text.hpp"
 
-#include <tutti/error.hpp>
-
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <tuple>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace tutti::schedule {
 namespace {
-
-std::vector<std::string_view> words_of(std::string_view line) {
-    line = line.substr(0, line.find('#'));
-    std::vector<std::string_view> words;
-    while (true) {
-        const std::size_t begin = line.find_first_not_of(" \t\r");
-        if (begin == std::string_view::npos) return words;
-        const std::size_t end = std::min(line.find_first_of(" \t\r", begin), line.size());
-        words.push_back(line.substr(begin, end - begin));
-        line.remove_prefix(end);
-    }
-}
-
-/// The words of one line, and what they have to be. Errors name the text, the line and what is expected.
-class Line {
- public:
-    Line(std::string_view where, InputIs input) : where_(where), input_(input) {}
-
-    void next(std::string_view text) {
-        words_ = words_of(text);
-        next_ = 1;
-        ++number_;
-    }
-    /// Behind the last line: errors have no words.
-    void end() { words_.clear(); }
-    bool empty() const { return words_.empty(); }
-    std::string_view name() const { return words_.front(); }
-    std::string text() const { return fmt::format("{}", fmt::join(words_, " ")); }
-
-    [[noreturn]] void fail(std::string_view what, std::string_view expected) const {
-        const std::string words = words_.empty() ? "" : fmt::format(" (\"{}\")", text());
-        throw InvalidArgument(fmt::format("{}: line {}{}: {}: expected {}", where_, number_, words, what, expected));
-    }
-
-    bool more() const { return next_ < words_.size(); }
-    std::string_view word(std::string_view expected) {
-        if (!more()) fail("the line is too short", expected);
-        return words_[next_++];
-    }
-    bool flag(std::string_view name) {
-        const bool found = more() && words_[next_] == name;
-        next_ += found ? 1 : 0;
-        return found;
-    }
-    void end_of_line() const {
-        if (more()) fail(fmt::format("\"{}\" is too much", words_[next_]), "the end of the line");
-    }
-
-    std::uint64_t number(std::uint64_t max, std::string_view what) { return to_number(word(what), max, what); }
-    std::uint64_t count(std::string_view what = "count") { return number(elements_max, what); }
-    std::uint32_t round() { return static_cast<std::uint32_t>(number(1U << 20U, "round")); }
-    /// To the end of the line: one of each rank.
-    std::vector<std::uint64_t> counts(int ranks) {
-        std::vector<std::uint64_t> all;
-        while (more()) all.push_back(count());
-        if (all.size() != static_cast<std::size_t>(ranks))
-            fail(fmt::format("there are {} numbers", all.size()), fmt::format("one of each rank: {}", ranks));
-        return all;
-    }
-    Rank rank(int ranks) { return to_rank(word("a rank"), ranks); }
-
-    Chunk chunk() { return to_chunk(word("a chunk")); }
-    std::vector<Chunk> chunks() {
-        std::vector<Chunk> all;
-        while (more() && words_[next_].ends_with(']')) all.push_back(chunk());
-        return all;
-    }
-    /// Chunks, 1@slot[0:2] or 1@input[0:2], each of as many elements as the target.
-    std::vector<Operand> operands(const Chunk& target, int ranks) {
-        std::vector<Operand> all;
-        while (more() && words_[next_].ends_with(']')) {
-            const std::string_view text = words_[next_++];
-            const std::size_t at = text.find('@');
-            Operand& operand = all.emplace_back();
-            if (at != std::string_view::npos) operand.peer = to_rank(text.substr(0, at), ranks);
-            const std::string_view what = at == std::string_view::npos ? text : text.substr(at + 1);
-            if (operand.peer >= 0 && what.starts_with("slot["))
-                std::tie(operand.slot_offset, operand.chunk.count) = to_range(what.substr(4));
-            else
-                operand.chunk = to_chunk(what);
-            equal(target, operand.chunk);
-        }
-        if (all.empty()) fail("there is nothing to combine", "chunks, RANK@slot[BEGIN:END] or RANK@chunk");
-        return all;
-    }
-    void equal(const Chunk& target, const Chunk& source) const {
-        if (target.count != source.count)
-            fail(fmt::format("{} elements from {}", target.count, source.count), "chunks of one length");
-    }
-
- private:
-    std::uint64_t to_number(std::string_view text, std::uint64_t max, std::string_view what) const {
-        std::uint64_t value = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        if (error != std::errc() || end != text.data() + text.size() || value > max)
-            fail(fmt::format("\"{}\" is no {}", text, what), fmt::format("a number from 0 to {}", max));
-        return value;
-    }
-    Rank to_rank(std::string_view text, int ranks) const {
-        if (ranks == 0) fail("a rank before the number of ranks", "a line \"ranks N\" above");
-        return static_cast<Rank>(to_number(text, static_cast<std::uint64_t>(ranks - 1), "rank"));
-    }
-    // [2:4], as offset and count
-    std::pair<std::uint64_t, std::uint64_t> to_range(std::string_view text) const {
-        const std::size_t colon = text.find(':');
-        if (!text.starts_with('[') || !text.ends_with(']') || colon == std::string_view::npos)
-            fail(fmt::format("\"{}\" is no range", text), "[BEGIN:END]");
-        const std::uint64_t begin = to_number(text.substr(1, colon - 1), elements_max, "element");
-        const std::uint64_t end = to_number(text.substr(colon + 1, text.size() - colon - 2), elements_max, "element");
-        if (end < begin) fail(fmt::format("{} ends before it begins", text), "[BEGIN:END] with END not below BEGIN");
-        return {begin, end - begin};
-    }
-    // input[2:4]
-    Chunk to_chunk(std::string_view text) const {
-        const std::size_t open = std::min(text.find('['), text.size());
-        const auto name = text.substr(0, open);
-        Chunk chunk;
-        if (name == "input")
-            chunk.buffer = input_ == InputIs::output ? Buffer::output : Buffer::input;
-        else if (name == "output")
-            chunk.buffer = Buffer::output;
-        else if (name == "scratch")
-            chunk.buffer = Buffer::scratch;
-        else
-            fail(fmt::format("\"{}\" is no chunk", text), "input[BEGIN:END], output[BEGIN:END] or scratch[BEGIN:END]");
-        std::tie(chunk.offset, chunk.count) = to_range(text.substr(open));
-        return chunk;
-    }
-
-    std::string_view where_;
-    InputIs input_;
-    int number_ = 0;
-    std::vector<std::string_view> words_;
-    std::size_t next_ = 0;
-};
 
 /// The lines before the steps.
 struct Head {
@@ -217,141 +82,31 @@ const HeadLines& head_lines() {
     return lines;
 }
 
-/// A schedule whose steps are read.
-struct Steps {
-    int ranks = 0;
-    Rank rank = 0;
-    Builder builder;
-    Schedule flags{};  ///< of which only these and the name count
-    std::uint64_t scratch = 0;
-
-    Rank peer(Line& line) const {
-        const Rank found = line.rank(ranks);
-        if (found == rank) line.fail(fmt::format("rank {} itself", found), "another rank");
-        return found;
-    }
-};
-
-void read_scratch(Line& line, Steps& s) {
+void read_scratch(Line& line, Reading& r) {
     const std::uint64_t more = line.count();
-    if (s.scratch + more > elements_max)
+    if (r.scratch + more > elements_max)
         line.fail("the scratch buffer is too long", fmt::format("at most {}", elements_max));
-    s.scratch += s.builder.scratch(more).count;
+    r.scratch += r.builder.scratch(more).count;
 }
 
-void read_copy(Line& line, Steps& s) {
-    const Chunk target = line.chunk(), source = line.chunk();
-    line.equal(target, source);
-    s.builder.copy(target, source, line.flag("whole") ? line.count() : 0);
-}
-
-void read_combine(Line& line, Steps& s) {
-    const Chunk target = line.chunk();
-    const auto sources = line.chunks();
-    if (sources.empty()) line.fail("there is nothing to combine", "chunks");
-    for (const Chunk& source : sources) line.equal(target, source);
-    s.builder.combine(target, sources, line.flag("finish"));
-}
-
-void read_send(Line& line, Steps& s) {
-    const Rank to = s.peer(line);
-    const Chunk source = line.chunk();
-    std::vector<std::int64_t> after;
-    if (line.flag("after")) {
-        while (line.more()) after.push_back(static_cast<std::int64_t>(line.count("number of a step")));
-    }
-    for (const std::int64_t step : after) {
-        if (step > s.builder.last_step()) line.fail(fmt::format("step {} comes later", step), "an earlier step");
-    }
-    s.builder.send(to, source, after);
-}
-
-void read_receive_combine(Line& line, Steps& s) {
-    const Rank from = s.peer(line);
-    const Chunk target = line.chunk(), source = line.chunk();
-    line.equal(target, source);
-    const bool arrival_first = line.flag("arrival_first");
-    s.builder.receive_combine(from, target, source, arrival_first, line.flag("finish"));
-}
-
-void read_read(Line& line, Steps& s) {
-    const Rank from = s.peer(line);
-    const std::uint32_t round = line.round();
-    const std::uint64_t offset = line.count("element");
-    s.builder.read(from, round, offset, line.chunk());
-}
-
-void read_read_combine(Line& line, Steps& s) {
-    const std::uint32_t round = line.round();
-    const Chunk target = line.chunk();
-    const auto operands = line.operands(target, s.ranks);
-    s.builder.read_combine(round, target, operands, line.flag("finish"));
-}
-
-void read_combine_in_place(Line& line, Steps& s) {
-    const Rank owner = line.flag("-1") ? -1 : line.rank(s.ranks);
-    const Chunk target = line.chunk();
-    const auto operands = line.operands(target, s.ranks);
-    const bool everywhere = line.flag("everywhere");
-    s.builder.combine_in_place(owner, target, operands, everywhere, line.flag("finish"));
-}
-
-// read_in_place and write_in_place: a peer, a target and a source.
-template <class Add>
-void read_pair(Line& line, Steps& s, const Add& add) {
-    const Rank peer = s.peer(line);
-    const Chunk target = line.chunk(), source = line.chunk();
-    line.equal(target, source);
-    add(peer, target, source);
-}
-
-using StepLines = std::map<std::string_view, void (*)(Line&, Steps&)>;
+// The lines between "rank" and the next rank: those of the kinds, and those that are no step.
+using StepLines = std::map<std::string_view, void (*)(Line&, Reading&)>;
 const StepLines& step_lines() {
-    static const StepLines lines{
-        {"turn_group", [](Line&, Steps& s) { s.flags.turn_group = true; }},
-        {"in_slots", [](Line&, Steps& s) { s.flags.in_slots = true; }},
-        {"input_is_output", [](Line&, Steps& s) { s.flags.input_is_output = true; }},
-        {"not_single_rounding", [](Line&, Steps& s) { s.flags.single_rounding = false; }},
-        {"algorithm", [](Line& l, Steps& s) { s.flags.algorithm = l.word("a name"); }},
-        {"scratch", read_scratch},
-        {"use_rounds", [](Line& l, Steps& s) { s.builder.use_rounds(l.round()); }},
-        {"copy", read_copy},
-        {"combine", read_combine},
-        {"send", read_send},
-        {"receive",
-         [](Line& l, Steps& s) {
-             const Rank from = s.peer(l);
-             s.builder.receive(from, l.chunk());
-         }},
-        {"send_signal", [](Line& l, Steps& s) { s.builder.send_signal(s.peer(l)); }},
-        {"receive_signal", [](Line& l, Steps& s) { s.builder.receive_signal(s.peer(l)); }},
-        {"receive_combine", read_receive_combine},
-        {"meet",
-         [](Line& l, Steps& s) {
-             const bool maps = l.flag("maps");
-             s.builder.meet(l.chunks(), maps);
-         }},
-        {"publish",
-         [](Line& l, Steps& s) {
-             const std::uint32_t round = l.round();
-             s.builder.publish(round, l.chunks());
-         }},
-        {"publish_signal", [](Line& l, Steps& s) { s.builder.publish_signal(l.round()); }},
-        {"read", read_read},
-        {"read_combine", read_read_combine},
-        {"release", [](Line& l, Steps& s) { s.builder.release(l.round()); }},
-        {"read_in_place",
-         [](Line& l, Steps& s) {
-             read_pair(l, s,
-                       [&](Rank peer, Chunk target, Chunk source) { s.builder.read_in_place(peer, source, target); });
-         }},
-        {"write_in_place",
-         [](Line& l, Steps& s) {
-             read_pair(l, s,
-                       [&](Rank peer, Chunk target, Chunk source) { s.builder.write_in_place(peer, target, source); });
-         }},
-        {"combine_in_place", read_combine_in_place},
-    };
+    static const StepLines lines = [] {
+        StepLines all{
+            {"turn_group", [](Line&, Reading& r) { r.flags.turn_group = true; }},
+            {"in_slots", [](Line&, Reading& r) { r.flags.in_slots = true; }},
+            {"input_is_output", [](Line&, Reading& r) { r.flags.input_is_output = true; }},
+            {"not_single_rounding", [](Line&, Reading& r) { r.flags.single_rounding = false; }},
+            {"algorithm", [](Line& l, Reading& r) { r.flags.algorithm = l.word("a name"); }},
+            {"scratch", read_scratch},
+            {"use_rounds", [](Line& l, Reading& r) { r.builder.use_rounds(l.round()); }},
+        };
+        for (const Kind* const kind : kinds()) {
+            for (const LineRule& line : kind->lines) all.emplace(line.name, line.read);
+        }
+        return all;
+    }();
     return lines;
 }
 
@@ -421,9 +176,9 @@ class Parser {
         begin_schedule();
     }
     void begin_schedule() {
-        steps_.emplace(Steps{.ranks = head_.ranks,
-                             .rank = static_cast<Rank>(recipe_.ranks.size()),
-                             .builder = Builder(head_.algorithm)});
+        steps_.emplace(Reading{.ranks = head_.ranks,
+                               .rank = static_cast<Rank>(recipe_.ranks.size()),
+                               .builder = Builder(head_.algorithm)});
     }
     void end_schedule() {
         const Schedule& flags = steps_->flags;
@@ -480,7 +235,7 @@ class Parser {
     Line line_;
     bool has_begun_ = false;
     Head head_;
-    std::optional<Steps> steps_;     // of the schedule that is read; none: the lines before
+    std::optional<Reading> steps_;   // of the schedule that is read; none: the lines before
     std::vector<Schedule> of_rank_;  // read before it
     Recipe recipe_;
 };

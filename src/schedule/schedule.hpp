@@ -40,6 +40,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -77,9 +78,15 @@ enum class StepKind : std::uint8_t {
 };
 
 std::string_view to_string(StepKind kind) noexcept;
+/// Its effect, for readers who see the kind for the first time.
+std::string_view meaning_of(StepKind kind) noexcept;
 /// Whether such steps run in program order among themselves.
 constexpr bool is_shared(StepKind kind) noexcept {
     return kind >= StepKind::meet;
+}
+/// Whether such steps take a message.
+constexpr bool receives(StepKind kind) noexcept {
+    return kind == StepKind::receive || kind == StepKind::receive_combine;
 }
 
 /// An input of a step: a local chunk, or `count` elements of the publication of `peer` in the step's round, or, in
@@ -124,6 +131,17 @@ struct Schedule {
     std::shared_ptr<const Schedule> otherwise;  ///< the schedule to run where in place is not possible
     bool single_rounding = true;                ///< every result element comes out of one combining step
 };
+
+/// What one step does, in words: "output[0, +4] = input[0, +4] op scratch[0, +4]".
+std::string sentence_of(const Schedule& schedule, const Step& step);
+
+inline std::span<const Operand> operands_of(const Schedule& s, const Step& step) {
+    return {s.operands.data() + step.first_operand, step.operand_count};
+}
+/// The earlier steps that it waits for.
+inline std::span<const std::uint32_t> after_of(const Schedule& s, const Step& step) {
+    return {s.after.data() + step.first_after, step.after_count};
+}
 
 }  // namespace schedule
 }  // namespace tutti

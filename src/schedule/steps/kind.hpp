@@ -1,0 +1,82 @@
+// The vocabulary of schedules. Each kind of step has one file in this folder: the Builder's calls, the lines of text
+// that stand for them, the words for readers, and the rule by which the prover runs the step on symbols. The engine's
+// rules are in engine/, by the same kinds.
+//
+// A new kind is: a name in StepKind, a file here with its `Kind`, a row in kinds.cpp, and a rule in the engine.
+#pragma once
+
+#include "schedule/builder.hpp"
+#include "schedule/schedule.hpp"
+#include "schedule/steps/line.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tutti::schedule {
+
+class Proof;
+class Writer;
+
+/// A schedule whose lines are read.
+struct Reading {
+    int ranks = 0;
+    Rank rank = 0;
+    Builder builder;
+    Schedule flags{};  ///< of which only these and the name count
+    std::uint64_t scratch = 0;
+
+    /// The next word: a rank other than this one.
+    Rank peer(Line& line) const;
+};
+
+/// A line of a text. The name stands first; `read` takes the other words and calls the Builder.
+struct LineRule {
+    std::string_view name;
+    void (*read)(Line& line, Reading& reading);
+};
+
+/// One step of one rank, for a rule.
+struct At {
+    Rank rank;
+    std::size_t index;
+    const Schedule& schedule;
+    const Step& step;
+    std::span<const Operand> operands() const { return operands_of(schedule, step); }
+};
+
+struct Kind {
+    std::string_view name;     ///< in texts, and in messages
+    std::string_view meaning;  ///< the effect, for readers who see it for the first time
+    /// What this step does, for readers.
+    std::string (*sentence)(const Schedule& schedule, const Step& step);
+    /// Writes the line of the step that `at` names; reading it calls the Builder with the same values.
+    void (*write)(Writer& writer, const At& at);
+    /// Runs the step on symbols; false: it cannot run yet. Called when all steps that it waits for are done.
+    bool (*prove)(Proof& proof, const At& at);
+    std::span<const LineRule> lines;
+};
+
+const Kind& kind_of(StepKind kind) noexcept;
+/// In the order of StepKind.
+std::span<const Kind* const> kinds() noexcept;
+
+// One for each StepKind.
+extern const Kind copy_kind, combine_kind;                        // local.cpp
+extern const Kind send_kind, receive_kind, receive_combine_kind;  // messages.cpp
+extern const Kind publish_kind, release_kind;                     // publish.cpp
+extern const Kind read_kind, read_combine_kind;                   // read.cpp
+extern const Kind meet_kind, write_kind, settle_kind;             // in_place.cpp
+
+// What several kinds say alike.
+
+/// output[2, +4], for readers.
+std::string words_of(const Chunk& chunk);
+/// The operands of a step, for readers; `between` them stands that.
+std::string words_of_operands(const Schedule& schedule, const Step& step, std::string_view between = " op ");
+/// output[2:6], in texts.
+std::string to_text(const Chunk& chunk);
+
+}  // namespace tutti::schedule

@@ -1,0 +1,69 @@
+// The table of the kinds, and what several of them say alike.
+#include "schedule/steps/kind.hpp"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace tutti::schedule {
+namespace {
+
+// By StepKind.
+const Kind* const all[] = {
+    &copy_kind,    &combine_kind, &send_kind,         &receive_kind, &receive_combine_kind, &meet_kind,
+    &publish_kind, &read_kind,    &read_combine_kind, &write_kind,   &release_kind,         &settle_kind,
+};
+static_assert(std::size(all) == static_cast<std::size_t>(StepKind::settle) + 1);
+
+std::string_view name_of(Buffer buffer) {
+    static constexpr std::string_view names[] = {"input", "output", "scratch"};
+    return names[static_cast<std::size_t>(buffer)];
+}
+
+}  // namespace
+
+std::span<const Kind* const> kinds() noexcept {
+    return all;
+}
+const Kind& kind_of(StepKind kind) noexcept {
+    return *all[static_cast<std::size_t>(kind)];
+}
+std::string_view to_string(StepKind kind) noexcept {
+    return kind_of(kind).name;
+}
+
+std::string_view meaning_of(StepKind kind) noexcept {
+    return kind_of(kind).meaning;
+}
+std::string sentence_of(const Schedule& schedule, const Step& step) {
+    return kind_of(step.kind).sentence(schedule, step);
+}
+
+Rank Reading::peer(Line& line) const {
+    const Rank found = line.rank(ranks);
+    if (found == rank) line.fail(fmt::format("rank {} itself", found), "another rank");
+    return found;
+}
+
+std::string words_of(const Chunk& c) {
+    return c.count == 0 ? std::string("nothing") : fmt::format("{}[{}, +{}]", name_of(c.buffer), c.offset, c.count);
+}
+
+std::string words_of_operands(const Schedule& s, const Step& step, std::string_view between) {
+    std::string words;
+    for (const Operand& o : operands_of(s, step)) {
+        if (&o != &operands_of(s, step).front()) words += between;
+        words += o.peer < 0   ? words_of(o.chunk)
+                 : s.in_place ? fmt::format("rank {}'s {}", o.peer, words_of(o.chunk))
+                              : fmt::format("rank {}'s [{}, +{}]", o.peer, o.slot_offset, o.chunk.count);
+    }
+    return words;
+}
+
+std::string to_text(const Chunk& chunk) {
+    return fmt::format("{}[{}:{}]", name_of(chunk.buffer), chunk.offset, chunk.offset + chunk.count);
+}
+
+}  // namespace tutti::schedule

@@ -1,0 +1,140 @@
+#include "schedule/steps/line.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace tutti::schedule {
+namespace {
+
+std::vector<std::string_view> words_of(std::string_view line) {
+    line = line.substr(0, line.find('#'));
+    std::vector<std::string_view> words;
+    while (true) {
+        const std::size_t begin = line.find_first_not_of(" \t\r");
+        if (begin == std::string_view::npos) return words;
+        const std::size_t end = std::min(line.find_first_of(" \t\r", begin), line.size());
+        words.push_back(line.substr(begin, end - begin));
+        line.remove_prefix(end);
+    }
+}
+
+}  // namespace
+
+void Line::next(std::string_view text) {
+    words_ = words_of(text);
+    next_ = 1;
+    ++number_;
+}
+
+std::string Line::text() const {
+    return fmt::format("{}", fmt::join(words_, " "));
+}
+
+void Line::fail(std::string_view what, std::string_view expected) const {
+    const std::string words = words_.empty() ? "" : fmt::format(" (\"{}\")", text());
+    throw InvalidArgument(fmt::format("{}: line {}{}: {}: expected {}", where_, number_, words, what, expected));
+}
+
+std::string_view Line::word(std::string_view expected) {
+    if (!more()) fail("the line is too short", expected);
+    return words_[next_++];
+}
+
+bool Line::flag(std::string_view name) {
+    const bool found = more() && words_[next_] == name;
+    next_ += found ? 1 : 0;
+    return found;
+}
+
+void Line::end_of_line() const {
+    if (more()) fail(fmt::format("\"{}\" is too much", words_[next_]), "the end of the line");
+}
+
+std::vector<std::uint64_t> Line::counts(int ranks) {
+    std::vector<std::uint64_t> all;
+    while (more()) all.push_back(count());
+    if (all.size() != static_cast<std::size_t>(ranks))
+        fail(fmt::format("there are {} numbers", all.size()), fmt::format("one of each rank: {}", ranks));
+    return all;
+}
+
+std::vector<Chunk> Line::chunks() {
+    std::vector<Chunk> all;
+    while (more() && words_[next_].ends_with(']')) all.push_back(chunk());
+    return all;
+}
+
+std::vector<Operand> Line::operands(const Chunk& target, int ranks) {
+    std::vector<Operand> all;
+    while (more() && words_[next_].ends_with(']')) {
+        const std::string_view text = words_[next_++];
+        const std::size_t at = text.find('@');
+        Operand& operand = all.emplace_back();
+        if (at != std::string_view::npos) operand.peer = to_rank(text.substr(0, at), ranks);
+        const std::string_view what = at == std::string_view::npos ? text : text.substr(at + 1);
+        if (operand.peer >= 0 && what.starts_with("slot["))
+            std::tie(operand.slot_offset, operand.chunk.count) = to_range(what.substr(4));
+        else
+            operand.chunk = to_chunk(what);
+        equal(target, operand.chunk);
+    }
+    if (all.empty()) fail("there is nothing to combine", "chunks, RANK@slot[BEGIN:END] or RANK@chunk");
+    return all;
+}
+
+void Line::equal(const Chunk& target, const Chunk& source) const {
+    if (target.count != source.count)
+        fail(fmt::format("{} elements from {}", target.count, source.count), "chunks of one length");
+}
+
+std::uint64_t Line::to_number(std::string_view text, std::uint64_t max, std::string_view what) const {
+    std::uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || value > max)
+        fail(fmt::format("\"{}\" is no {}", text, what), fmt::format("a number from 0 to {}", max));
+    return value;
+}
+
+Rank Line::to_rank(std::string_view text, int ranks) const {
+    if (ranks == 0) fail("a rank before the number of ranks", "a line \"ranks N\" above");
+    return static_cast<Rank>(to_number(text, static_cast<std::uint64_t>(ranks - 1), "rank"));
+}
+
+// [2:4], as offset and count
+std::pair<std::uint64_t, std::uint64_t> Line::to_range(std::string_view text) const {
+    const std::size_t colon = text.find(':');
+    if (!text.starts_with('[') || !text.ends_with(']') || colon == std::string_view::npos)
+        fail(fmt::format("\"{}\" is no range", text), "[BEGIN:END]");
+    const std::uint64_t begin = to_number(text.substr(1, colon - 1), elements_max, "element");
+    const std::uint64_t end = to_number(text.substr(colon + 1, text.size() - colon - 2), elements_max, "element");
+    if (end < begin) fail(fmt::format("{} ends before it begins", text), "[BEGIN:END] with END not below BEGIN");
+    return {begin, end - begin};
+}
+
+// input[2:4]
+Chunk Line::to_chunk(std::string_view text) const {
+    const std::size_t open = std::min(text.find('['), text.size());
+    const auto name = text.substr(0, open);
+    Chunk chunk;
+    if (name == "input")
+        chunk.buffer = input_ == InputIs::output ? Buffer::output : Buffer::input;
+    else if (name == "output")
+        chunk.buffer = Buffer::output;
+    else if (name == "scratch")
+        chunk.buffer = Buffer::scratch;
+    else
+        fail(fmt::format("\"{}\" is no chunk", text), "input[BEGIN:END], output[BEGIN:END] or scratch[BEGIN:END]");
+    std::tie(chunk.offset, chunk.count) = to_range(text.substr(open));
+    return chunk;
+}
+
+}  // namespace tutti::schedule

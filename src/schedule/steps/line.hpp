@@ -1,0 +1,60 @@
+// Line: the words of one line of a text of schedules, and what they have to be. Errors name the text, the line and what
+// is expected. Threads: one at a time.
+#pragma once
+
+#include "schedule/schedule.hpp"
+#include "schedule/text.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tutti::schedule {
+
+class Line {
+ public:
+    Line(std::string_view where, InputIs input) : where_(where), input_(input) {}
+
+    void next(std::string_view text);
+    /// Behind the last line: errors have no words.
+    void end() { words_.clear(); }
+    bool empty() const { return words_.empty(); }
+    std::string_view name() const { return words_.front(); }
+    std::string text() const;
+
+    [[noreturn]] void fail(std::string_view what, std::string_view expected) const;
+
+    bool more() const { return next_ < words_.size(); }
+    std::string_view word(std::string_view expected);
+    bool flag(std::string_view name);
+    void end_of_line() const;
+
+    std::uint64_t number(std::uint64_t max, std::string_view what) { return to_number(word(what), max, what); }
+    std::uint64_t count(std::string_view what = "count") { return number(elements_max, what); }
+    std::uint32_t round() { return static_cast<std::uint32_t>(number(1U << 20U, "round")); }
+    /// To the end of the line: one of each rank.
+    std::vector<std::uint64_t> counts(int ranks);
+    Rank rank(int ranks) { return to_rank(word("a rank"), ranks); }
+
+    Chunk chunk() { return to_chunk(word("a chunk")); }
+    std::vector<Chunk> chunks();
+    /// Chunks, 1@slot[0:2] or 1@input[0:2], each of as many elements as the target.
+    std::vector<Operand> operands(const Chunk& target, int ranks);
+    void equal(const Chunk& target, const Chunk& source) const;
+
+ private:
+    std::uint64_t to_number(std::string_view text, std::uint64_t max, std::string_view what) const;
+    Rank to_rank(std::string_view text, int ranks) const;
+    std::pair<std::uint64_t, std::uint64_t> to_range(std::string_view text) const;
+    Chunk to_chunk(std::string_view text) const;
+
+    std::string_view where_;
+    InputIs input_;
+    int number_ = 0;
+    std::vector<std::string_view> words_;
+    std::size_t next_ = 0;
+};
+
+}  // namespace tutti::schedule

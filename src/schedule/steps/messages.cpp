@@ -1,0 +1,185 @@
+// Steps that are one side of a message: send, receive, receive_combine. A message of no elements is a signal.
+#include "schedule/steps/kind.hpp"
+#include "schedule/steps/proof.hpp"
+#include "schedule/steps/writer.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti::schedule {
+
+void Builder::send(Rank peer, Chunk source, std::span<const std::int64_t> after) {
+    if (source.count > 0) {
+        begin(StepKind::send).peer = peer;
+        schedule_.operands.push_back({.chunk = source});
+        for (const std::int64_t step : after) wait_for(step);
+        reads(source);
+        end();
+    }
+}
+
+void Builder::receive(Rank peer, Chunk target) {
+    if (target.count == 0) return;
+    Step& step = begin(StepKind::receive);
+    step.peer = peer;
+    step.target = target;
+    writes(target);
+    end();
+}
+
+// A signal follows everything before it: its sender says that it has come this far.
+void Builder::send_signal(Rank peer) {
+    begin(StepKind::send).peer = peer;
+    schedule_.operands.push_back({});
+    wait_for_all();
+    end();
+}
+
+void Builder::receive_signal(Rank peer) {
+    begin(StepKind::receive).peer = peer;
+    end();
+}
+
+void Builder::receive_combine(Rank peer, Chunk target, Chunk source, bool arrival_first, bool finish) {
+    if (target.count == 0) return;
+    Step& step = begin(StepKind::receive_combine);
+    step.peer = peer;
+    step.target = target;
+    step.arrival_first = arrival_first;
+    step.finish = finish;
+    schedule_.operands.push_back({.chunk = source});
+    reads(source);
+    writes(target);
+    end();
+}
+
+namespace {
+
+void read_send(Line& line, Reading& r) {
+    const Rank to = r.peer(line);
+    const Chunk source = line.chunk();
+    std::vector<std::int64_t> after;
+    if (line.flag("after")) {
+        while (line.more()) after.push_back(static_cast<std::int64_t>(line.count("number of a step")));
+    }
+    for (const std::int64_t step : after) {
+        if (step > r.builder.last_step()) line.fail(fmt::format("step {} comes later", step), "an earlier step");
+    }
+    r.builder.send(to, source, after);
+}
+void read_send_signal(Line& line, Reading& r) {
+    r.builder.send_signal(r.peer(line));
+}
+void write_send(Writer& writer, const At& at) {
+    if (at.operands()[0].chunk.count == 0) return writer.add(fmt::format("send_signal {}", at.step.peer));
+    const auto after = writer.edges(at.index);
+    writer.add(fmt::format("send {}{}{}{}", at.step.peer, writer.operands(at), after.empty() ? "" : " after ",
+                           fmt::join(after, " ")));
+}
+
+// The receive is ready: what it does with the values.
+void deliver(Proof& proof, const At& receive, const Values& values) {
+    const Step& step = receive.step;
+    if (step.kind == StepKind::receive) return proof.save(receive, step.target, values);
+    const Values own = proof.load(receive, receive.operands()[0].chunk);
+    const auto inputs = step.arrival_first ? std::vector{values, own} : std::vector{own, values};
+    proof.save(receive, step.target, proof.combined(receive, inputs));
+}
+
+// The sender moves the pair.
+bool prove_send(Proof& proof, const At& at) {
+    const Rank peer = at.step.peer;
+    auto& [sends, next_send] = proof.state(at.rank).sends[peer];
+    if (sends[next_send] != at.index) return false;
+    if (peer == proof.withheld()) {  // a rank that has not entered yet may still find messages waiting
+        ++next_send;
+        return true;
+    }
+    auto& [receives, next_receive] = proof.state(peer).receives[at.rank];
+    if (next_receive >= receives.size()) return false;
+    const At receive = proof.at(peer, receives[next_receive]);
+    if (!proof.ready(peer, receive.index)) return false;
+    const Chunk& source = at.operands()[0].chunk;
+    if (source.count != receive.step.target.count) {
+        proof.fault(at, fmt::format("sends {} elements to rank {}, which expects {}", source.count, peer,
+                                    receive.step.target.count));
+    } else if (source.count > 0) {
+        deliver(proof, receive, proof.load(at, source));
+    }
+    ++next_send;
+    ++next_receive;
+    proof.state(peer).done[receive.index] = true;
+    return true;
+}
+bool prove_receive(Proof& /*proof*/, const At& /*at*/) {
+    return false;  // its sender does
+}
+constexpr LineRule send_lines[] = {{"send", read_send}, {"send_signal", read_send_signal}};
+
+void read_receive(Line& line, Reading& r) {
+    const Rank from = r.peer(line);
+    r.builder.receive(from, line.chunk());
+}
+void read_receive_signal(Line& line, Reading& r) {
+    r.builder.receive_signal(r.peer(line));
+}
+void write_receive(Writer& writer, const At& at) {
+    if (at.step.target.count == 0) return writer.add(fmt::format("receive_signal {}", at.step.peer));
+    writer.add(fmt::format("receive {} {}", at.step.peer, to_text(at.step.target)));
+}
+constexpr LineRule receive_lines[] = {{"receive", read_receive}, {"receive_signal", read_receive_signal}};
+
+void read_receive_combine(Line& line, Reading& r) {
+    const Rank from = r.peer(line);
+    const Chunk target = line.chunk(), source = line.chunk();
+    line.equal(target, source);
+    const bool arrival_first = line.flag("arrival_first");
+    r.builder.receive_combine(from, target, source, arrival_first, line.flag("finish"));
+}
+void write_receive_combine(Writer& writer, const At& at) {
+    const Step& step = at.step;
+    writer.add(fmt::format("receive_combine {} {}{}{}{}", step.peer, to_text(step.target), writer.operands(at),
+                           step.arrival_first ? " arrival_first" : "", step.finish ? " finish" : ""));
+}
+constexpr LineRule receive_combine_lines[] = {{"receive_combine", read_receive_combine}};
+
+std::string send_sentence(const Schedule& s, const Step& step) {
+    return fmt::format("{} → rank {}", words_of_operands(s, step), step.peer);
+}
+std::string receive_sentence(const Schedule& /*s*/, const Step& step) {
+    return fmt::format("rank {} → {}", step.peer, words_of(step.target));
+}
+std::string receive_combine_sentence(const Schedule& s, const Step& step) {
+    const std::string own = words_of_operands(s, step);
+    return fmt::format("{} = {}", words_of(step.target),
+                       step.arrival_first ? fmt::format("rank {}'s op {}", step.peer, own)
+                                          : fmt::format("{} op rank {}'s", own, step.peer));
+}
+
+}  // namespace
+
+const Kind send_kind{.name = "send",
+                     .meaning = "sends a message",
+                     .sentence = send_sentence,
+                     .write = write_send,
+                     .prove = prove_send,
+                     .lines = send_lines};
+const Kind receive_kind{.name = "receive",
+                        .meaning = "takes a message",
+                        .sentence = receive_sentence,
+                        .write = write_receive,
+                        .prove = prove_receive,
+                        .lines = receive_lines};
+const Kind receive_combine_kind{.name = "receive_combine",
+                                .meaning = "takes a message and combines its values with the rank's own",
+                                .sentence = receive_combine_sentence,
+                                .write = write_receive_combine,
+                                .prove = prove_receive,
+                                .lines = receive_combine_lines};
+
+}  // namespace tutti::schedule

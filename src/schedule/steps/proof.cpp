@@ -1,0 +1,136 @@
+#include "schedule/steps/proof.hpp"
+
+#include "schedule/races.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+namespace tutti::schedule {
+
+Proof::Proof(const std::vector<Schedule>& schedules, const Contract& contract)
+    : schedules_(schedules), contract_(contract) {
+    restart();
+}
+
+void Proof::fault(Rank rank, std::size_t step, const std::string& what) {
+    const auto& steps = schedule(rank).steps;
+    const auto kind = step < steps.size() ? to_string(steps[step].kind) : std::string_view("end");
+    faults_.push_back(fmt::format("rank {} step {} ({}): {}", rank, step, kind, what));
+}
+
+void Proof::restart(Rank withheld) {
+    withheld_ = withheld;
+    states_.assign(schedules_.size(), State{});
+    for (Rank rank = 0; rank < size(); ++rank) {
+        State& state = this->state(rank);
+        const Schedule& s = schedule(rank);
+        auto [input, output] = starting_with(rank, size(), contract_);
+        state.buffers = {std::move(input), std::move(output), Values(s.scratch_count)};
+        state.done.assign(s.steps.size(), false);
+        for (std::size_t i = 0; i < s.steps.size(); ++i) {
+            const Step& step = s.steps[i];
+            if (step.kind == StepKind::send) state.sends[step.peer].first.push_back(i);
+            if (receives(step.kind)) state.receives[step.peer].first.push_back(i);
+            if (is_shared(step.kind)) state.shared_order.push_back(i);
+        }
+    }
+}
+
+bool Proof::ready(Rank rank, std::size_t step) const {
+    const State& state = this->state(rank);
+    return std::ranges::all_of(after_of(schedule(rank), schedule(rank).steps[step]),
+                               [&](std::uint32_t earlier) { return state.done[earlier]; });
+}
+
+bool Proof::attempt(Rank rank, std::size_t step) {
+    State& state = this->state(rank);
+    const At at = this->at(rank, step);
+    const bool shared = is_shared(at.step.kind);
+    if (shared && state.shared_order[state.next_shared] != step) return false;
+    if (!kind_of(at.step.kind).prove(*this, at)) return false;
+    if (shared) ++state.next_shared;
+    return state.done[step] = true;
+}
+
+Values Proof::load(const At& at, Rank owner, const Chunk& chunk) {
+    const Values& buffer = state(owner).buffers[static_cast<std::size_t>(chunk.buffer)];
+    if (chunk.offset + chunk.count > buffer.size()) {
+        fault(at, "reads outside of a buffer");
+        return Values(chunk.count);
+    }
+    const auto first = buffer.begin() + static_cast<std::ptrdiff_t>(chunk.offset);
+    Values values(first, first + static_cast<std::ptrdiff_t>(chunk.count));
+    if (std::ranges::any_of(values, [](const Value& v) { return !v; })) fault(at, "reads before it is written");
+    return values;
+}
+
+void Proof::save(const At& at, Rank owner, const Chunk& chunk, const Values& values) {
+    Values& buffer = state(owner).buffers[static_cast<std::size_t>(chunk.buffer)];
+    if (chunk.offset + chunk.count > buffer.size() || values.size() != chunk.count)
+        return fault(at, "writes outside of a buffer, or another count");
+    std::ranges::copy(values, buffer.begin() + static_cast<std::ptrdiff_t>(chunk.offset));
+}
+
+Values Proof::combined(const At& at, const std::vector<Values>& inputs) {
+    Values result = inputs.front();
+    for (std::size_t i = 0; i < result.size(); ++i) {
+        if (!result[i]) continue;
+        int combinations = result[i]->combinations;
+        for (std::size_t k = 1; k < inputs.size(); ++k) {
+            if (inputs[k].size() <= i || !inputs[k][i]) continue;
+            const Symbol& other = *inputs[k][i];
+            if (other.index != result[i]->index) {
+                fault(at, "combines different elements");
+                return result;
+            }
+            if (other.finished || result[i]->finished) {
+                fault(at, "combines a finished value");
+                return result;
+            }
+            result[i]->parts.insert(result[i]->parts.end(), other.parts.begin(), other.parts.end());
+            combinations += other.combinations;
+        }
+        result[i]->combinations = combinations + 1;
+        result[i]->finished = at.step.finish;
+    }
+    return result;
+}
+
+const Values* Proof::publication(const At& at, Rank peer) {
+    const std::uint32_t round = at.step.round;
+    if (host(peer) != host(at.rank)) fault(at, "reads from another host");
+    if (round < state(at.rank).released) fault(at, "reads a round that it has released");
+    const auto& publications = state(peer).publications;
+    const auto found = publications.find(round);
+    return found == publications.end() ? nullptr : &found->second;
+}
+
+Values Proof::fetch(const At& at, const Values& published, std::uint64_t offset, std::uint64_t count) {
+    if (offset + count > published.size()) {
+        fault(at, "reads beyond what was published");
+        return Values(count);
+    }
+    const auto first = published.begin() + static_cast<std::ptrdiff_t>(offset);
+    return Values(first, first + static_cast<std::ptrdiff_t>(count));
+}
+
+std::optional<Values> Proof::values_of(const At& at, const Operand& operand) {
+    if (operand.peer < 0) return load(at, operand.chunk);
+    if (at.schedule.in_place) return load(at, operand.peer, at_owner(schedules_, operand.peer, operand.chunk));
+    const Values* const published = publication(at, operand.peer);
+    if (published == nullptr) return std::nullopt;
+    return fetch(at, *published, operand.slot_offset, operand.chunk.count);
+}
+
+bool Proof::released_by_others(Rank rank, std::uint32_t round) const {
+    for (Rank peer = 0; peer < size(); ++peer) {
+        if (peer == rank || host(peer) != host(rank)) continue;
+        if (state(peer).released < round) return false;
+    }
+    return true;
+}
+
+}  // namespace tutti::schedule

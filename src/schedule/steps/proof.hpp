@@ -1,0 +1,81 @@
+// Proof: the state of all ranks while their schedules run on symbols, and what the rules of the kinds of steps do with
+// it. prove() drives it. A fault is noted and the run goes on, so that one mistake shows all its traces.
+#pragma once
+
+#include "schedule/prove.hpp"
+#include "schedule/steps/kind.hpp"
+#include "schedule/symbols.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti::schedule {
+
+class Proof {
+ public:
+    struct State {
+        std::vector<Values> buffers;  // as Schedule names them
+        std::vector<bool> done;
+        std::map<std::uint32_t, Values> publications;
+        bool met = false;  // has said where its buffers lie
+        std::uint32_t released = 0;
+        std::size_t next_shared = 0;  // index in shared_order
+        std::vector<std::size_t> shared_order;
+        std::map<Rank, std::pair<std::vector<std::size_t>, std::size_t>> sends, receives;  // program order, next
+    };
+
+    Proof(const std::vector<Schedule>& schedules, const Contract& contract);
+
+    const Contract& contract() const { return contract_; }
+    const std::vector<Schedule>& schedules() const { return schedules_; }
+    int size() const { return static_cast<int>(schedules_.size()); }
+    int host(Rank rank) const { return contract_.host_of[static_cast<std::size_t>(rank)]; }
+    State& state(Rank rank) { return states_[static_cast<std::size_t>(rank)]; }
+    const State& state(Rank rank) const { return states_[static_cast<std::size_t>(rank)]; }
+    const Schedule& schedule(Rank rank) const { return schedules_[static_cast<std::size_t>(rank)]; }
+    At at(Rank rank, std::size_t step) const { return {rank, step, schedule(rank), schedule(rank).steps[step]}; }
+
+    void fault(Rank rank, std::size_t step, const std::string& what);
+    void fault(const At& at, const std::string& what) { fault(at.rank, at.index, what); }
+    const std::vector<std::string>& faults() const { return faults_; }
+
+    /// Whether every step is done that this one waits for.
+    bool ready(Rank rank, std::size_t step) const;
+    /// Runs the step if it can run now.
+    bool attempt(Rank rank, std::size_t step);
+
+    /// All ranks as they begin. The one that is withheld never enters; messages to it count as taken.
+    void restart(Rank withheld = -1);
+    Rank withheld() const { return withheld_; }
+
+    // For the rules. Where `at` is asked for, it is the step that is to blame.
+
+    /// The values of a chunk of `owner`'s.
+    Values load(const At& at, Rank owner, const Chunk& chunk);
+    Values load(const At& at, const Chunk& chunk) { return load(at, at.rank, chunk); }
+    void save(const At& at, Rank owner, const Chunk& chunk, const Values& values);
+    void save(const At& at, const Chunk& chunk, const Values& values) { save(at, at.rank, chunk, values); }
+    Values combined(const At& at, const std::vector<Values>& inputs);
+    /// The publication of `peer` in the step's round. Null: there is none yet.
+    const Values* publication(const At& at, Rank peer);
+    /// `count` elements of a publication, from `offset` on.
+    Values fetch(const At& at, const Values& published, std::uint64_t offset, std::uint64_t count);
+    /// The values that an operand names: of this rank, of a peer's publication, or, in place, of a peer. Empty: not
+    /// published yet.
+    std::optional<Values> values_of(const At& at, const Operand& operand);
+    bool released_by_others(Rank rank, std::uint32_t round) const;
+
+ private:
+    const std::vector<Schedule>& schedules_;
+    const Contract& contract_;
+    Rank withheld_ = -1;
+    std::vector<State> states_;
+    std::vector<std::string> faults_;
+};
+
+}  // namespace tutti::schedule
