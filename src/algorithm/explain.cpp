@@ -73,7 +73,7 @@ std::string explain(const Layout& layout, Request request, const std::string& so
     std::string text = fmt::format("{} on {} ranks: {}\n  why: {}\n", to_string(request.collective), layout.size(),
                                    choice.algorithm, choice.reason);
     text += fmt::format("  rank 0: {} steps, {} bytes sent, {} bytes published, {} elements of scratch\n",
-                        schedules[0].steps.size(), sent, published, schedules[0].scratch_count);
+                        schedules[0].steps.size(), sent, published, schedule::scratch_count(schedules[0]));
     if (schedules[0].in_slots)
         text += fmt::format(
             "  one call does all of this, in slots of {} bytes a rank; longer calls run a schedule, and with "

@@ -6,6 +6,8 @@
 #include "algorithm/tuning.hpp"
 #include "schedule/schedule.hpp"
 
+#include <tutti/dtype.hpp>
+
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -36,7 +38,8 @@ struct Request {
     Rank rank = 0;
     Rank root = 0;  ///< broadcast, reduce, gather, scatter
     std::uint64_t element_bytes = 1;
-    std::uint64_t count = 0;  ///< where buffers are whole (CollectiveTraits::Extent)
+    std::optional<DType> dtype{};  ///< where it is known: users' schedules may be for one type
+    std::uint64_t count = 0;       ///< where buffers are whole (CollectiveTraits::Extent)
     /// Where there are blocks: elements of each rank's, equal on all ranks. They lie one after the other, in rank
     /// order, in the buffer that holds them all.
     std::vector<std::uint64_t> counts;

@@ -74,12 +74,13 @@ bool is_same_in_place(const Schedule& s) {
 // The same where the output holds the input, which a first step saves behind the scratch buffer.
 Schedule with_saved_input(const Schedule& s) {
     Schedule saved = s;
-    const std::uint64_t count = s.used_end[static_cast<std::size_t>(Buffer::input)];
-    const Chunk kept{Buffer::scratch, s.scratch_count, count};
-    saved.scratch_count += count;
-    saved.used_end[static_cast<std::size_t>(Buffer::input)] = 0;
-    saved.used_end[static_cast<std::size_t>(Buffer::scratch)] = saved.scratch_count;
-    auto& output_end = saved.used_end[static_cast<std::size_t>(Buffer::output)];
+    const std::uint64_t count = s.of(Buffer::input).used_end;
+    const Chunk kept{Buffer::scratch, s.of(Buffer::scratch).count, count};
+    schedule::BufferInfo& scratch = saved.of(Buffer::scratch);
+    scratch.count += count;
+    scratch.used_end = scratch.count;
+    saved.of(Buffer::input).used_end = 0;
+    std::uint64_t& output_end = saved.of(Buffer::output).used_end;
     output_end = std::max(output_end, count);
     for (schedule::Operand& operand : saved.operands) {
         if (operand.chunk.buffer == Buffer::input)
@@ -154,6 +155,7 @@ std::optional<std::uint64_t> UserSchedule::times(const Layout& layout, const Req
     if (q.collective != c.collective || layout.size() != ranks() || (q.single_rounding && !proved_.single_rounding) ||
         (q.rank_order && !proved_.rank_order))
         return std::nullopt;
+    if (c.dtype && q.dtype != c.dtype) return std::nullopt;
     const CollectiveTraits& traits = traits_of(c.collective);
     if (traits.is_rooted() && q.root != c.root) return std::nullopt;
     if (traits.has_blocks()) return multiple(c.counts, q.counts);

@@ -9,6 +9,8 @@
 namespace tutti::algorithm {
 namespace {
 
+using schedule::Buffer;
+using schedule::Chunk;
 using schedule::Operand;
 using schedule::Schedule;
 using schedule::Step;
@@ -23,7 +25,7 @@ class Walk {
         for (const Schedule& s : schedules) {
             Walker& walker = walkers_.emplace_back();
             walker.done.resize(s.steps.size());
-            held = std::max(held, s.used_end[0] + s.used_end[1] + s.scratch_count);
+            held = std::max(held, s.of(Buffer::input).used_end + s.of(Buffer::output).used_end + scratch_count(s));
         }
         crowd_ = std::max(1.0, layout.size() / (costs.cores * layout.machines));
         const bool cached = static_cast<double>(held) * element_bytes_ * crowd_ <= 1024 * costs.cache_kb;
@@ -120,16 +122,21 @@ class Walk {
         return layout_.shared_memory && host[static_cast<std::size_t>(a)] == host[static_cast<std::size_t>(b)];
     }
 
+    double bytes_of(const Schedule& s, const Chunk& chunk) const {
+        const auto& dtype = s.of(chunk.buffer).dtype;
+        return static_cast<double>(chunk.count) * (dtype ? static_cast<double>(size_of(*dtype)) : element_bytes_);
+    }
     double bytes_of(const Schedule& s, const Step& step) const {
-        std::uint64_t count = 0;
-        for (std::uint32_t i = 0; i < step.operand_count; ++i) count += s.operands[step.first_operand + i].chunk.count;
-        return static_cast<double>(count) * element_bytes_;
+        double bytes = 0;
+        for (const Operand& operand : operands_of(s, step)) bytes += bytes_of(s, operand.chunk);
+        return bytes;
     }
 
     // The time for which the step keeps the rank's core.
     double busy_us(Rank rank, const Step& step) const {
-        const double target = static_cast<double>(step.target.count) * element_bytes_ / 1e3;
-        const double operands = bytes_of(schedules_[static_cast<std::size_t>(rank)], step) / 1e3;
+        const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
+        const double target = bytes_of(s, step.target) / 1e3;
+        const double operands = bytes_of(s, step) / 1e3;
         const double inputs = std::max(1.0, step.operand_count - 1.0);
         switch (step.kind) {
             case StepKind::copy: return target / copy_gbps_;

@@ -57,6 +57,7 @@ class OperationBuilder {
         r.rank = group_.rank();
         r.root = call_.root;
         r.element_bytes = size_of(call_.dtype);
+        r.dtype = call_.dtype;
         r.single_rounding = traits.combines && is_low_precision(call_.dtype);
         r.rank_order = group_.determinism() == Determinism::layout_invariant;
         r.algorithm = group_.planner().named(r.collective);
@@ -228,6 +229,7 @@ class OperationBuilder {
         operation_->call.dtype = wide;
         if (call_.counts.empty()) operation_->call.set_count(call_.count);
         request().element_bytes = size_of(wide);
+        request().dtype = wide;
         request().single_rounding = false;
     }
 

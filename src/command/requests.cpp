@@ -24,6 +24,7 @@ algorithm::Request request_for(const std::string& collective, std::uint64_t byte
     algorithm::Request request;
     request.collective = *found;
     request.element_bytes = size_of(dtype);
+    request.dtype = dtype;
     request.single_rounding = is_low_precision(dtype);
     const auto n = static_cast<std::uint64_t>(ranks);
     const std::uint64_t count = bytes / request.element_bytes;

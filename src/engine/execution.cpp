@@ -25,6 +25,9 @@ std::uint64_t first_of(const schedule::Schedule& s, std::uint64_t next) {
     return s.turn_group ? (next + 3) / 4 * 4 : next;
 }
 
+// Between the scratch buffers of different types: a cache line.
+constexpr std::size_t scratch_alignment = 64;
+
 // The cache that cores usually share; virtual machines report any size for it.
 constexpr std::size_t last_level_cache = std::size_t{32} << 20;
 
@@ -81,10 +84,7 @@ void Execution::begin() {
     transfers_.clear();
     transfers_.resize(schedule_->steps.size());
     first_open_ = started_ = next_shared_ = 0;
-    if (const std::size_t needed = schedule_->scratch_count * element_bytes_; needed > scratch_bytes_) {
-        scratch_ = std::make_unique_for_overwrite<std::byte[]>(needed);
-        scratch_bytes_ = needed;
-    }
+    place_buffers();
     while (next_shared_ < states_.size() && !schedule::is_shared(schedule_->steps[next_shared_].kind)) ++next_shared_;
     // Skipped publications need no room.
     if (schedule_->publications > 0) {
@@ -97,6 +97,30 @@ void Execution::begin() {
     // The kernel copies messages, and ordinary memory in place.
     const bool copied_by_kernel = schedule_->publications == 0 || (schedule_->in_place && !schedule_->maps);
     if (context_.huge_pages != nullptr && context_.memory && copied_by_kernel) tell_huge_pages();
+}
+
+/// Input and output where the caller has them, the scratch buffers one after the other.
+void Execution::place_buffers() {
+    const auto& buffers = schedule_->buffers;
+    places_.resize(buffers.size());
+    std::size_t needed = 0;
+    const auto place_scratch = [&](bool only_count) {
+        needed = 0;
+        for (std::size_t b = schedule::row(Buffer::scratch); b < buffers.size(); ++b) {
+            const DType dtype = buffers[b].dtype.value_or(operands_.dtype);
+            if (!only_count) places_[b] = {scratch_.get() + needed, size_of(dtype), dtype};
+            needed +=
+                (buffers[b].count * size_of(dtype) + scratch_alignment - 1) / scratch_alignment * scratch_alignment;
+        }
+    };
+    place_scratch(true);
+    if (needed > scratch_bytes_) {
+        scratch_ = std::make_unique_for_overwrite<std::byte[]>(needed);
+        scratch_bytes_ = needed;
+    }
+    place_scratch(false);
+    places_[schedule::row(Buffer::input)] = {operands_.input, element_bytes_, operands_.dtype};
+    places_[schedule::row(Buffer::output)] = {operands_.output, element_bytes_, operands_.dtype};
 }
 
 /// All ranks have seen that some rank's buffers cannot be reached.
@@ -114,9 +138,8 @@ Execution::~Execution() {
 // Symmetric memory has its own pages.
 void Execution::tell_huge_pages() const {
     for (const Buffer buffer : {Buffer::input, Buffer::output}) {
-        const auto index = static_cast<std::size_t>(buffer);
         const std::byte* base = buffer == Buffer::input ? operands_.input : operands_.output;
-        const std::size_t bytes = schedule_->used_end[index] * element_bytes_;
+        const std::size_t bytes = schedule_->of(buffer).used_end * element_bytes_;
         if (buffer == Buffer::output && base == operands_.input) continue;
         if (bytes >= HugePages::least_bytes &&
             (context_.symmetric == nullptr || !context_.symmetric->find(base, bytes)))
@@ -125,10 +148,8 @@ void Execution::tell_huge_pages() const {
 }
 
 std::byte* Execution::address(const Chunk& chunk) const {
-    std::byte* base = chunk.buffer == Buffer::input    ? operands_.input
-                      : chunk.buffer == Buffer::output ? operands_.output
-                                                       : scratch_.get();
-    return base + chunk.offset * element_bytes_;
+    const Place& place = place_of(chunk);
+    return place.base + chunk.offset * place.element_bytes;
 }
 
 bool Execution::ready(const Step& step) const {
@@ -223,15 +244,15 @@ bool Execution::start(std::size_t index) {
     const Operand* operands = schedule_->operands.data() + step.first_operand;
     if (step.kind == StepKind::copy) {
         const int ranks = context_.arena != nullptr ? context_.arena->layout().ranks : 1;
-        copy_local(address(step.target), address(operands[0].chunk), bytes(step.target), step.whole * element_bytes_,
-                   ranks);
+        copy_local(address(step.target), address(operands[0].chunk), bytes(step.target),
+                   step.whole * place_of(step.target).element_bytes, ranks);
         states_[index] = State::done;
         return true;
     }
     if (step.kind == StepKind::combine) {
         inputs_.clear();
         for (std::uint32_t i = 0; i < step.operand_count; ++i) inputs_.push_back(address(operands[i].chunk));
-        kernels::combine(operands_.op, operands_.dtype, address(step.target), inputs_, step.target.count,
+        kernels::combine(operands_.op, place_of(step.target).dtype, address(step.target), inputs_, step.target.count,
                          step.finish ? operands_.divisor : 1);
         states_[index] = State::done;
         return true;
@@ -248,12 +269,13 @@ bool Execution::start(std::size_t index) {
         if (transfer->bytes > 0) transfer->target = address(step.target);
     }
     if (step.kind == StepKind::receive_combine) {
-        transfer->element_bytes = element_bytes_;
+        transfer->element_bytes = place_of(step.target).element_bytes;
         transfer->on_bytes = [this, &step, own = address(operands[0].chunk), target = transfer->target](
                                  std::size_t offset, std::span<const std::byte> arrived) {
             std::array<const void*, 2> inputs{own + offset, arrived.data()};
             if (step.arrival_first) std::swap(inputs[0], inputs[1]);
-            kernels::combine(operands_.op, operands_.dtype, target + offset, inputs, arrived.size() / element_bytes_,
+            const Place& place = place_of(step.target);
+            kernels::combine(operands_.op, place.dtype, target + offset, inputs, arrived.size() / place.element_bytes,
                              step.finish ? operands_.divisor : 1);
         };
     }

@@ -88,7 +88,15 @@ class Execution final : public Running {
     bool has_room(std::uint64_t publication) const;
     bool ready(const schedule::Step& step) const;
     std::byte* address(const schedule::Chunk& chunk) const;
-    std::size_t bytes(const schedule::Chunk& chunk) const { return chunk.count * element_bytes_; }
+    std::size_t bytes(const schedule::Chunk& chunk) const { return chunk.count * place_of(chunk).element_bytes; }
+    /// A row of the schedule's table of buffers, in this run.
+    struct Place {
+        std::byte* base = nullptr;
+        std::size_t element_bytes = 0;
+        DType dtype = DType::uint8;
+    };
+    const Place& place_of(const schedule::Chunk& chunk) const { return places_[schedule::row(chunk.buffer)]; }
+    void place_buffers();
     bool published(int peer, std::uint64_t publication) const;
     bool usable(int peer, std::uint64_t publication);
     void tell_published(std::uint64_t publication);
@@ -117,8 +125,9 @@ class Execution final : public Running {
     std::shared_ptr<const schedule::Schedule> schedule_;
     Operands operands_;
     RankContext& context_;
-    std::size_t element_bytes_;
-    std::uint64_t base_;  // publication of round 0
+    std::size_t element_bytes_;  // of the call
+    std::vector<Place> places_;  // by schedule::Buffer
+    std::uint64_t base_;         // publication of round 0
     std::vector<State> states_;
     std::size_t first_open_ = 0;
     // How far ahead of first_open_ steps may run: enough to keep every link busy, and few to look at. Grows when

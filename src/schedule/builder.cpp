@@ -8,8 +8,23 @@
 namespace tutti::schedule {
 
 Chunk Builder::scratch(std::uint64_t count) {
-    const Chunk chunk{Buffer::scratch, schedule_.scratch_count, count};
-    schedule_.scratch_count += count;
+    return more_of(Buffer::scratch, count);
+}
+
+Chunk Builder::scratch(std::uint64_t count, DType dtype) {
+    auto& buffers = schedule_.buffers;
+    const auto found = std::ranges::find(buffers, dtype, &BufferInfo::dtype);
+    const auto buffer = static_cast<Buffer>(found - buffers.begin());
+    if (found == buffers.end()) {
+        buffers.push_back({.dtype = dtype});
+        uses_.emplace_back();
+    }
+    return more_of(buffer, count);
+}
+
+Chunk Builder::more_of(Buffer buffer, std::uint64_t count) {
+    const Chunk chunk{buffer, schedule_.of(buffer).count, count};
+    schedule_.of(buffer).count += count;
     return chunk;
 }
 
@@ -32,7 +47,7 @@ void Builder::wait_for_all() {
 }
 
 void Builder::uses(const Chunk& chunk) {
-    std::uint64_t& end = schedule_.used_end[static_cast<std::size_t>(chunk.buffer)];
+    std::uint64_t& end = schedule_.of(chunk.buffer).used_end;
     end = std::max(end, chunk.offset + chunk.count);
 }
 
@@ -40,30 +55,28 @@ void Builder::reads(const Chunk& chunk) {
     if (chunk.count == 0) return;
     uses(chunk);
     read_now_.push_back(chunk);
-    uses_[static_cast<std::size_t>(chunk.buffer)].update(chunk.offset, chunk.offset + chunk.count, {},
-                                                         [&](const Use& use) { wait_for(use.writer); });
+    uses_[row(chunk.buffer)].update(chunk.offset, chunk.offset + chunk.count, {},
+                                    [&](const Use& use) { wait_for(use.writer); });
 }
 
 void Builder::writes(const Chunk& chunk) {
     if (chunk.count == 0) return;
     uses(chunk);
     written_now_.push_back(chunk);
-    uses_[static_cast<std::size_t>(chunk.buffer)].update(chunk.offset, chunk.offset + chunk.count, {},
-                                                         [&](const Use& use) {
-                                                             wait_for(use.writer);
-                                                             for (const std::uint32_t reader : use.readers)
-                                                                 wait_for(reader);
-                                                         });
+    uses_[row(chunk.buffer)].update(chunk.offset, chunk.offset + chunk.count, {}, [&](const Use& use) {
+        wait_for(use.writer);
+        for (const std::uint32_t reader : use.readers) wait_for(reader);
+    });
 }
 
 void Builder::end() {
     const auto index = static_cast<std::uint32_t>(schedule_.steps.size() - 1);
     for (const Chunk& chunk : read_now_) {
-        uses_[static_cast<std::size_t>(chunk.buffer)].update(chunk.offset, chunk.offset + chunk.count, {},
-                                                             [&](Use& use) { use.readers.push_back(index); });
+        uses_[row(chunk.buffer)].update(chunk.offset, chunk.offset + chunk.count, {},
+                                        [&](Use& use) { use.readers.push_back(index); });
     }
     for (const Chunk& chunk : written_now_)
-        uses_[static_cast<std::size_t>(chunk.buffer)].set(chunk.offset, chunk.offset + chunk.count, {index, {}});
+        uses_[row(chunk.buffer)].set(chunk.offset, chunk.offset + chunk.count, {index, {}});
     std::ranges::sort(waits_);
     waits_.erase(std::unique(waits_.begin(), waits_.end()), waits_.end());
     std::erase(waits_, index);

@@ -18,6 +18,9 @@ class Builder {
 
     /// A new range of the scratch buffer.
     Chunk scratch(std::uint64_t count);
+    /// The same of elements of `dtype`, whatever the type of the call is: they have a buffer of their own.
+    Chunk scratch(std::uint64_t count, DType dtype);
+    const std::vector<BufferInfo>& buffers() const { return schedule_.buffers; }
 
     // Steps. Local ones and messages of no elements are dropped: both sides of a message know its count.
     /// `whole`: elements of the chunk that is copied in pieces; 0: only these.
@@ -72,6 +75,7 @@ class Builder {
         Use from(std::uint64_t /*count*/) const { return *this; }
     };
 
+    Chunk more_of(Buffer buffer, std::uint64_t count);
     Step& begin(StepKind kind);
     void uses(const Chunk& chunk);
     void reads(const Chunk& chunk);
@@ -81,7 +85,7 @@ class Builder {
     void wait_for_all();
 
     Schedule schedule_;
-    IntervalMap<Use> uses_[3];
+    std::vector<IntervalMap<Use>> uses_ = std::vector<IntervalMap<Use>>(3);  // by Buffer
     std::vector<std::uint32_t> waits_;
     std::vector<Chunk> read_now_, written_now_;
     std::uint32_t next_round_ = 0;

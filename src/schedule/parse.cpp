@@ -68,6 +68,7 @@ const HeadLines& head_lines() {
         {"collective", read_collective},
         {"ranks", read_ranks},
         {"root", [](Line& l, Head& h) { h.contract.root = l.rank(h.ranks); }},
+        {"dtype", [](Line& l, Head& h) { h.contract.dtype = l.dtype(); }},
         {"count", [](Line& l, Head& h) { h.contract.count = l.count(); }},
         {"counts", [](Line& l, Head& h) { h.contract.counts = l.counts(h.ranks); }},
         {"blocks", [](Line& l, Head& h) { h.contract.matrix.push_back(l.counts(h.ranks)); }},
@@ -82,11 +83,14 @@ const HeadLines& head_lines() {
     return lines;
 }
 
+// scratch 4, scratch bfloat16 4
 void read_scratch(Line& line, Reading& r) {
+    std::optional<DType> dtype;
+    if (!line.has_number()) dtype = line.dtype();
     const std::uint64_t more = line.count();
     if (r.scratch + more > elements_max)
-        line.fail("the scratch buffer is too long", fmt::format("at most {}", elements_max));
-    r.scratch += r.builder.scratch(more).count;
+        line.fail("the scratch buffers are too long", fmt::format("at most {}", elements_max));
+    r.scratch += (dtype ? r.builder.scratch(more, *dtype) : r.builder.scratch(more)).count;
 }
 
 // The lines between "rank" and the next rank: those of the kinds, and those that are no step.
@@ -179,6 +183,7 @@ class Parser {
         steps_.emplace(Reading{.ranks = head_.ranks,
                                .rank = static_cast<Rank>(recipe_.ranks.size()),
                                .builder = Builder(head_.algorithm)});
+        line_.set_buffers(&steps_->builder.buffers());
     }
     void end_schedule() {
         const Schedule& flags = steps_->flags;
@@ -188,12 +193,23 @@ class Parser {
         schedule.input_is_output = flags.input_is_output;
         schedule.single_rounding = flags.single_rounding;
         if (!flags.algorithm.empty()) schedule.algorithm = flags.algorithm;
-        if (schedule.used_end[static_cast<std::size_t>(Buffer::scratch)] > schedule.scratch_count)
-            line_.fail(fmt::format("rank {} uses more than its scratch buffer of {} elements", steps_->rank,
-                                   schedule.scratch_count),
-                       "a line \"scratch N\" for all of them");
+        check_scratch(schedule);
         of_rank_.push_back(std::move(schedule));
+        line_.set_buffers(nullptr);
         steps_.reset();
+    }
+    void check_scratch(const Schedule& schedule) const {
+        for (std::size_t b = row(Buffer::scratch); b < schedule.buffers.size(); ++b) {
+            const BufferInfo& buffer = schedule.buffers[b];
+            const std::string type = buffer.dtype ? fmt::format("{} ", to_string(*buffer.dtype)) : "";
+            if (buffer.used_end > buffer.count)
+                line_.fail(fmt::format("rank {} uses more than its scratch buffer of {} {}elements", steps_->rank,
+                                       buffer.count, type),
+                           fmt::format("a line \"scratch {}N\" for all of them", type));
+            if (buffer.dtype && !head_.contract.dtype)
+                line_.fail(fmt::format("rank {} has a scratch buffer of {}", steps_->rank, to_string(*buffer.dtype)),
+                           "a line \"dtype NAME\" above the ranks: the type of the calls that the text is for");
+        }
     }
     // A rank's schedules follow each other: what it runs, and what it runs otherwise.
     void end_rank() {
@@ -224,7 +240,7 @@ class Parser {
         for (const auto& row : c.matrix)
             for (const std::uint64_t count : row) most += count;
         std::uint64_t of_all = most * ranks;
-        for (const Schedule& s : recipe_.ranks) of_all += s.scratch_count;
+        for (const Schedule& s : recipe_.ranks) of_all += scratch_count(s);
         if (most > elements_max || of_all > 4 * elements_max) {
             line_.fail(
                 fmt::format("{} elements, {} with the scratch buffers of all ranks", most, of_all),

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
+#include <vector>
 
 namespace tutti::schedule {
 namespace {
@@ -42,6 +42,31 @@ void check_kinds(Proof& proof) {
     }
 }
 
+// Bytes that are taken for another type mean nothing.
+void check_types(Proof& proof) {
+    for (Rank rank = 0; rank < proof.size(); ++rank) {
+        const Schedule& s = proof.schedule(rank);
+        for (std::size_t i = 0; i < s.steps.size(); ++i) {
+            const At at = proof.at(rank, i);
+            const Types types = kind_of(at.step.kind).types;
+            if (types == Types::own) continue;
+            std::vector<Type> found;
+            const auto add = [&](const Chunk& chunk) {
+                if (chunk.count > 0) found.push_back(proof.type_of(at, chunk));
+            };
+            for (const Operand& operand : at.operands()) {
+                if (operand.peer < 0 || s.in_place) add(operand.chunk);
+            }
+            add(at.step.target);
+            if (types == Types::of_call) found.insert(found.begin(), Type{proof.contract().dtype});
+            const auto other = std::ranges::find_if(found, [&](const Type& type) { return type != found.front(); });
+            if (other != found.end())
+                proof.fault(at, fmt::format("takes {} for {}: expected a step convert between them", to_string(*other),
+                                            to_string(found.front())));
+        }
+    }
+}
+
 void check_end(Proof& proof) {
     for (Rank rank = 0; rank < proof.size(); ++rank) {
         const auto& done = proof.state(rank).done;
@@ -57,7 +82,7 @@ void check_results(Proof& proof) {
         const Schedule& s = proof.schedule(rank);
         if (s.publications != proof.schedule(0).publications && proof.host(rank) == proof.host(0))
             proof.fault(rank, s.steps.size(), "uses another number of rounds than rank 0 of its host");
-        const Values& output = proof.state(rank).buffers[static_cast<std::size_t>(Buffer::output)];
+        const Values& output = proof.state(rank).buffers[row(Buffer::output)];
         const std::string wrong = wrong_with(output, rank, proof.size(), proof.contract());
         if (!wrong.empty()) proof.fault(rank, s.steps.size(), wrong);
     }
@@ -87,6 +112,7 @@ void check_barrier(Proof& proof) {
 std::vector<std::string> prove(const std::vector<Schedule>& schedules, const Contract& contract) {
     Proof proof(schedules, contract);
     check_kinds(proof);
+    check_types(proof);
     for (Rank rank = 0; rank < proof.size(); ++rank) {
         for (const Disorder& found : disorders_of(rank, schedules, contract)) proof.fault(rank, found.step, found.what);
     }

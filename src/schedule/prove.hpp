@@ -10,6 +10,7 @@
 
 #include "schedule/schedule.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,9 @@ namespace tutti::schedule {
 struct Contract {
     Collective collective = Collective::barrier;
     Rank root = 0;
-    std::uint64_t count = 0;                         ///< where buffers are whole
-    std::vector<std::uint64_t> counts;               ///< of each rank's block, where there are blocks
+    std::optional<DType> dtype{};       ///< of the calls; none: any, and no schedule has buffers of a type of its own
+    std::uint64_t count = 0;            ///< where buffers are whole
+    std::vector<std::uint64_t> counts;  ///< of each rank's block, where there are blocks
     std::vector<std::vector<std::uint64_t>> matrix;  ///< all_to_all: matrix[from][to]
     /// all_to_all: where blocks begin, [rank][peer]. Empty: one block after the other, in the order of ranks.
     std::vector<std::vector<std::uint64_t>> send_offsets, receive_offsets;

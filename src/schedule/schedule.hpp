@@ -37,9 +37,11 @@
 #pragma once
 
 #include <tutti/collectives.hpp>
+#include <tutti/dtype.hpp>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,8 +53,22 @@ using Rank = int;
 
 namespace schedule {
 
-/// The buffers that steps name. An in-place collective uses `output` for both.
+/// A row of a schedule's table of buffers (Schedule::buffers). These three every schedule has; an in-place collective
+/// uses `output` for both. Further rows are scratch buffers of other types.
 enum class Buffer : std::uint8_t { input, output, scratch };
+
+/// The row of a table.
+constexpr std::size_t row(Buffer buffer) noexcept {
+    return static_cast<std::size_t>(buffer);
+}
+
+/// A row: what a buffer holds, and whose it is. The caller owns input and output, the schedule's run all others.
+struct BufferInfo {
+    std::optional<DType> dtype{};  ///< none: the type of the call; scratch buffers of other rows have one each
+    std::uint64_t count = 0;       ///< elements of a scratch buffer; 0 of input and output, which the call knows
+    std::uint64_t used_end = 0;    ///< where the last chunk ends that this rank reads or writes
+    friend bool operator==(const BufferInfo&, const BufferInfo&) = default;
+};
 
 /// `count` elements of a buffer from `offset` on.
 struct Chunk {
@@ -120,17 +136,22 @@ struct Schedule {
     std::vector<Step> steps;
     std::vector<Operand> operands;
     std::vector<std::uint32_t> after;
-    std::uint64_t scratch_count = 0;  ///< elements of the scratch buffer
-    std::uint64_t used_end[3]{};      ///< by buffer: where the last chunk ends that this rank reads or writes
-    std::uint32_t publications = 0;   ///< rounds used; equal on all ranks of a host
-    bool turn_group = false;          ///< round 0 is the first of four publications; equal on all ranks of a host
-    bool in_place = false;            ///< moves values without the staging area
-    bool in_slots = false;            ///< describes a call in the slots of short collectives
-    bool input_is_output = false;     ///< others that name this rank's input mean its output, which holds it
-    bool maps = false;                ///< in place: only where all map the others' memory; else the kernel may copy
+    std::vector<BufferInfo> buffers = std::vector<BufferInfo>(3);  ///< by Buffer
+    std::uint32_t publications = 0;                                ///< rounds used; equal on all ranks of a host
+    bool turn_group = false;       ///< round 0 is the first of four publications; equal on all ranks of a host
+    bool in_place = false;         ///< moves values without the staging area
+    bool in_slots = false;         ///< describes a call in the slots of short collectives
+    bool input_is_output = false;  ///< others that name this rank's input mean its output, which holds it
+    bool maps = false;             ///< in place: only where all map the others' memory; else the kernel may copy
     std::shared_ptr<const Schedule> otherwise;  ///< the schedule to run where in place is not possible
     bool single_rounding = true;                ///< every result element comes out of one combining step
+
+    BufferInfo& of(Buffer buffer) { return buffers[row(buffer)]; }
+    const BufferInfo& of(Buffer buffer) const { return buffers[row(buffer)]; }
 };
+
+/// Elements of all scratch buffers.
+std::uint64_t scratch_count(const Schedule& schedule) noexcept;
 
 /// What one step does, in words: "output[0, +4] = input[0, +4] op scratch[0, +4]".
 std::string sentence_of(const Schedule& schedule, const Step& step);

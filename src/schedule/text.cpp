@@ -23,6 +23,7 @@ std::string head_of(const Recipe& recipe) {
         for (const auto& row : matrix) text += fmt::format("{} {}\n", name, fmt::join(row, " "));
     };
     if (c.root != 0) text += fmt::format("root {}\n", c.root);
+    if (c.dtype) text += fmt::format("dtype {}\n", to_string(*c.dtype));
     if (c.count != 0) text += fmt::format("count {}\n", c.count);
     if (!c.counts.empty()) text += fmt::format("counts {}\n", fmt::join(c.counts, " "));
     rows("blocks", c.matrix);
@@ -70,8 +71,10 @@ void for_all_counts(Schedule& s, const Change& change) {
     for (Operand& operand : s.operands) {
         for (std::uint64_t* value : {&operand.chunk.offset, &operand.chunk.count, &operand.slot_offset}) change(*value);
     }
-    change(s.scratch_count);
-    for (std::uint64_t& end : s.used_end) change(end);
+    for (BufferInfo& buffer : s.buffers) {
+        change(buffer.count);
+        change(buffer.used_end);
+    }
     if (!s.otherwise) return;
     auto otherwise = std::make_shared<Schedule>(*s.otherwise);
     for_all_counts(*otherwise, change);

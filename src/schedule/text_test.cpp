@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace tutti::schedule {
 namespace {
 
@@ -83,6 +85,44 @@ TEST(ScheduleText, takes_the_output_for_the_input_in_place) {
     EXPECT_EQ(prove(recipe.ranks, recipe.contract), std::vector<std::string>{});
 }
 
+// A scratch buffer of another type has a row of its own in the table, and its chunks the name of the type.
+TEST(ScheduleText, has_scratch_buffers_of_other_types) {
+    std::string text = changed("count 2", "dtype float32\ncount 2");
+    text.replace(text.find("  scratch 2"), 11, "  scratch 2\n  scratch bfloat16 3\n  scratch bfloat16 1");
+    const Recipe recipe = parse(text, "here");
+    const Schedule& s = recipe.ranks[0];
+    ASSERT_EQ(s.buffers.size(), 4U);
+    EXPECT_EQ(s.buffers[3], (BufferInfo{.dtype = DType::bfloat16, .count = 4}));
+    EXPECT_EQ(recipe.ranks[1].buffers.size(), 3U);
+    EXPECT_EQ(scratch_count(s), 6U);
+    EXPECT_EQ(recipe.contract.dtype, DType::float32);
+    EXPECT_EQ(prove(recipe.ranks, recipe.contract), std::vector<std::string>{});
+    const Recipe again = parse(to_text(recipe), "again");
+    EXPECT_EQ(again.ranks[0].buffers, s.buffers);
+    EXPECT_EQ(to_text(again), to_text(recipe));
+    EXPECT_EQ(scaled(s, 3).buffers[3].count, 12U);
+}
+
+TEST(ScheduleText, leaves_mixed_types_to_the_prover) {
+    std::string text = changed("count 2", "dtype float32\ncount 2");
+    for (const auto& [words, fault] :
+         {std::pair{"copy scratch.bfloat16[0:2] input[0:2]",
+                    "rank 0 step 0 (copy): takes bfloat16 for float32: expected a step convert between them"},
+          {"publish 0 scratch.bfloat16[0:2]", "rank 0 step 0 (publish): takes bfloat16 for float32"},
+          {"receive 1 scratch.bfloat16[0:2]", "rank 1 step 1 (send): sends float32 to rank 0, which expects bfloat16"},
+          {"combine output[0:2] input[0:2] scratch.bfloat16[0:2]", "takes bfloat16 for float32"}}) {
+        std::string mixed = text;
+        const auto at = mixed.find("  receive 1 scratch[0:2]");
+        mixed.replace(at, std::string_view(words).starts_with("receive") ? 25 : 0,
+                      std::string("  scratch bfloat16 2\n  ") + words + "\n");
+        const Recipe recipe = parse(mixed, "here");
+        const auto faults = prove(recipe.ranks, recipe.contract);
+        EXPECT_NE(std::ranges::find_if(faults, [&](const auto& f) { return f.find(fault) != std::string::npos; }),
+                  faults.end())
+            << words << ": " << (faults.empty() ? "no fault" : faults.front());
+    }
+}
+
 TEST(ScheduleText, says_what_is_wrong_where) {
     const std::pair<std::string, std::string> cases[] = {
         {"", "my file: line 0: the text ends after 0 ranks: expected a line \"ranks N\" and the steps of each"},
@@ -109,6 +149,12 @@ TEST(ScheduleText, says_what_is_wrong_where) {
         {changed("send 1 input[0:2]", "send 1 input[0:9999999]"),
          "\"9999999\" is no element: expected a number from 0 to"},
         {changed("send 1 input[0:2]", "send 1 input[0:2] after 7"), "step 7 comes later: expected an earlier step"},
+        {changed("scratch 2", "scratch 2\n  scratch bfloat16 2"),
+         "rank 0 has a scratch buffer of bfloat16: expected a line \"dtype NAME\" above the ranks"},
+        {changed("scratch 2", "scratch bflaot16 2"),
+         "line 8 (\"scratch bflaot16 2\"): \"bflaot16\" is no type; did you mean \"bfloat16\"?: expected one of bool,"},
+        {changed("send 1 input[0:2]", "send 1 scratch.float16[0:2]"),
+         "there is no scratch buffer of float16: expected a line \"scratch float16 N\" above"},
         {changed("scratch 2", "scratch 1"), "rank 0 uses more than its scratch buffer of 1 elements"},
         {changed("input[0:2] scratch[0:2] finish", "input[0:1] scratch[0:2]"),
          "2 elements from 1: expected chunks of one length"},

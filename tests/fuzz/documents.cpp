@@ -67,7 +67,9 @@ void schedules(std::string_view bytes) {
         const std::string text = schedule::to_text(recipe);
         if (schedule::to_text(schedule::parse(text, "its text")) != text) wrong("a text of schedules changes");
         std::uint64_t elements = recipe.contract.count * recipe.ranks.size();
-        for (const schedule::Schedule& s : recipe.ranks) elements += s.scratch_count + s.used_end[0] + s.used_end[1];
+        for (const schedule::Schedule& s : recipe.ranks) {
+            for (const schedule::BufferInfo& buffer : s.buffers) elements += buffer.count + buffer.used_end;
+        }
         if (elements < 1000 && recipe.ranks.size() < 9) (void)schedule::prove(recipe.ranks, recipe.contract);
     });
 }

@@ -64,14 +64,15 @@ void read_write(Line& line, Reading& r) {
     r.builder.write_in_place(to, target, source);
 }
 void write_write(Writer& writer, const At& at) {
-    writer.add(fmt::format("write_in_place {} {}{}", at.step.peer, to_text(at.step.target), writer.operands(at)));
+    writer.add(
+        fmt::format("write_in_place {} {}{}", at.step.peer, to_text(at.schedule, at.step.target), writer.operands(at)));
 }
 bool prove_write(Proof& proof, const At& at) {
     proof.save(at, at.step.peer, at.step.target, proof.load(at, at.operands()[0].chunk));
     return true;
 }
 std::string write_sentence(const Schedule& s, const Step& step) {
-    return fmt::format("rank {}'s {} = {}", step.peer, words_of(step.target), words_of_operands(s, step));
+    return fmt::format("rank {}'s {} = {}", step.peer, words_of(s, step.target), words_of_operands(s, step));
 }
 constexpr LineRule write_lines[] = {{"write_in_place", read_write}};
 

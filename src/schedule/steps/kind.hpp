@@ -47,6 +47,13 @@ struct At {
     std::span<const Operand> operands() const { return operands_of(schedule, step); }
 };
 
+/// Which types the chunks of a step have.
+enum class Types : std::uint8_t {
+    of_call,  ///< that of the call
+    alike,    ///< all the same
+    own,      ///< the kind's rule says
+};
+
 struct Kind {
     std::string_view name;     ///< in texts, and in messages
     std::string_view meaning;  ///< the effect, for readers who see it for the first time
@@ -57,6 +64,7 @@ struct Kind {
     /// Runs the step on symbols; false: it cannot run yet. Called when all steps that it waits for are done.
     bool (*prove)(Proof& proof, const At& at);
     std::span<const LineRule> lines;
+    Types types = Types::of_call;
 };
 
 const Kind& kind_of(StepKind kind) noexcept;
@@ -73,10 +81,10 @@ extern const Kind meet_kind, write_kind, settle_kind;             // in_place.cp
 // What several kinds say alike.
 
 /// output[2, +4], for readers.
-std::string words_of(const Chunk& chunk);
+std::string words_of(const Schedule& schedule, const Chunk& chunk);
 /// The operands of a step, for readers; `between` them stands that.
 std::string words_of_operands(const Schedule& schedule, const Step& step, std::string_view between = " op ");
 /// output[2:6], in texts.
-std::string to_text(const Chunk& chunk);
+std::string to_text(const Schedule& schedule, const Chunk& chunk);
 
 }  // namespace tutti::schedule

@@ -17,9 +17,11 @@ const Kind* const all[] = {
 };
 static_assert(std::size(all) == static_cast<std::size_t>(StepKind::settle) + 1);
 
-std::string_view name_of(Buffer buffer) {
+// input, scratch, scratch.bfloat16
+std::string name_of(const Schedule& s, Buffer buffer) {
     static constexpr std::string_view names[] = {"input", "output", "scratch"};
-    return names[static_cast<std::size_t>(buffer)];
+    if (row(buffer) < std::size(names)) return std::string(names[row(buffer)]);
+    return fmt::format("scratch.{}", to_string(s.of(buffer).dtype.value()));
 }
 
 }  // namespace
@@ -41,29 +43,35 @@ std::string sentence_of(const Schedule& schedule, const Step& step) {
     return kind_of(step.kind).sentence(schedule, step);
 }
 
+std::uint64_t scratch_count(const Schedule& schedule) noexcept {
+    std::uint64_t count = 0;
+    for (const BufferInfo& buffer : schedule.buffers) count += buffer.count;
+    return count;
+}
+
 Rank Reading::peer(Line& line) const {
     const Rank found = line.rank(ranks);
     if (found == rank) line.fail(fmt::format("rank {} itself", found), "another rank");
     return found;
 }
 
-std::string words_of(const Chunk& c) {
-    return c.count == 0 ? std::string("nothing") : fmt::format("{}[{}, +{}]", name_of(c.buffer), c.offset, c.count);
+std::string words_of(const Schedule& s, const Chunk& c) {
+    return c.count == 0 ? std::string("nothing") : fmt::format("{}[{}, +{}]", name_of(s, c.buffer), c.offset, c.count);
 }
 
 std::string words_of_operands(const Schedule& s, const Step& step, std::string_view between) {
     std::string words;
     for (const Operand& o : operands_of(s, step)) {
         if (&o != &operands_of(s, step).front()) words += between;
-        words += o.peer < 0   ? words_of(o.chunk)
-                 : s.in_place ? fmt::format("rank {}'s {}", o.peer, words_of(o.chunk))
+        words += o.peer < 0   ? words_of(s, o.chunk)
+                 : s.in_place ? fmt::format("rank {}'s {}", o.peer, words_of(s, o.chunk))
                               : fmt::format("rank {}'s [{}, +{}]", o.peer, o.slot_offset, o.chunk.count);
     }
     return words;
 }
 
-std::string to_text(const Chunk& chunk) {
-    return fmt::format("{}[{}:{}]", name_of(chunk.buffer), chunk.offset, chunk.offset + chunk.count);
+std::string to_text(const Schedule& s, const Chunk& chunk) {
+    return fmt::format("{}[{}:{}]", name_of(s, chunk.buffer), chunk.offset, chunk.offset + chunk.count);
 }
 
 }  // namespace tutti::schedule

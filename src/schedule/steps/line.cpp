@@ -1,5 +1,7 @@
 #include "schedule/steps/line.hpp"
 
+#include "core/suggestion.hpp"
+
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
@@ -27,6 +29,8 @@ std::vector<std::string_view> words_of(std::string_view line) {
     }
 }
 
+constexpr std::string_view scratch_prefix = "scratch.";
+
 }  // namespace
 
 void Line::next(std::string_view text) {
@@ -53,6 +57,33 @@ bool Line::flag(std::string_view name) {
     const bool found = more() && words_[next_] == name;
     next_ += found ? 1 : 0;
     return found;
+}
+
+bool Line::has_number() const {
+    return more() && words_[next_].front() >= '0' && words_[next_].front() <= '9';
+}
+
+DType Line::dtype() {
+    return to_dtype(word("a type"));
+}
+
+DType Line::to_dtype(std::string_view text) const {
+    std::vector<std::string_view> names;
+    for (int type = 0; type < dtype_count; ++type) {
+        names.push_back(to_string(static_cast<DType>(type)));
+        if (names.back() == text) return static_cast<DType>(type);
+    }
+    fail(fmt::format("\"{}\" is no type{}", text, did_you_mean(text, names)),
+         fmt::format("one of {}", fmt::join(names, ", ")));
+}
+
+Buffer Line::scratch_of(DType dtype) const {
+    if (buffers_ != nullptr) {
+        const auto found = std::ranges::find(*buffers_, dtype, &BufferInfo::dtype);
+        if (found != buffers_->end()) return static_cast<Buffer>(found - buffers_->begin());
+    }
+    fail(fmt::format("there is no scratch buffer of {}", to_string(dtype)),
+         fmt::format("a line \"scratch {} N\" above", to_string(dtype)));
 }
 
 void Line::end_of_line() const {
@@ -131,8 +162,11 @@ Chunk Line::to_chunk(std::string_view text) const {
         chunk.buffer = Buffer::output;
     else if (name == "scratch")
         chunk.buffer = Buffer::scratch;
+    else if (name.starts_with(scratch_prefix))
+        chunk.buffer = scratch_of(to_dtype(name.substr(scratch_prefix.size())));
     else
-        fail(fmt::format("\"{}\" is no chunk", text), "input[BEGIN:END], output[BEGIN:END] or scratch[BEGIN:END]");
+        fail(fmt::format("\"{}\" is no chunk", text),
+             "input[BEGIN:END], output[BEGIN:END], scratch[BEGIN:END] or scratch.DTYPE[BEGIN:END]");
     std::tie(chunk.offset, chunk.count) = to_range(text.substr(open));
     return chunk;
 }

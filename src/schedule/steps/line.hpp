@@ -18,6 +18,8 @@ class Line {
     Line(std::string_view where, InputIs input) : where_(where), input_(input) {}
 
     void next(std::string_view text);
+    /// The table of the schedule whose lines are read; null: there is none.
+    void set_buffers(const std::vector<BufferInfo>* buffers) { buffers_ = buffers; }
     /// Behind the last line: errors have no words.
     void end() { words_.clear(); }
     bool empty() const { return words_.empty(); }
@@ -29,6 +31,8 @@ class Line {
     bool more() const { return next_ < words_.size(); }
     std::string_view word(std::string_view expected);
     bool flag(std::string_view name);
+    /// Whether a number comes next.
+    bool has_number() const;
     void end_of_line() const;
 
     std::uint64_t number(std::uint64_t max, std::string_view what) { return to_number(word(what), max, what); }
@@ -36,6 +40,7 @@ class Line {
     std::uint32_t round() { return static_cast<std::uint32_t>(number(1U << 20U, "round")); }
     /// To the end of the line: one of each rank.
     std::vector<std::uint64_t> counts(int ranks);
+    DType dtype();
     Rank rank(int ranks) { return to_rank(word("a rank"), ranks); }
 
     Chunk chunk() { return to_chunk(word("a chunk")); }
@@ -49,12 +54,15 @@ class Line {
     Rank to_rank(std::string_view text, int ranks) const;
     std::pair<std::uint64_t, std::uint64_t> to_range(std::string_view text) const;
     Chunk to_chunk(std::string_view text) const;
+    DType to_dtype(std::string_view text) const;
+    Buffer scratch_of(DType dtype) const;
 
     std::string_view where_;
     InputIs input_;
     int number_ = 0;
     std::vector<std::string_view> words_;
     std::size_t next_ = 0;
+    const std::vector<BufferInfo>* buffers_ = nullptr;
 };
 
 }  // namespace tutti::schedule

@@ -47,7 +47,7 @@ void read_copy(Line& line, Reading& r) {
 void write_copy(Writer& writer, const At& at) {
     const Step& step = at.step;
     const std::string whole = step.whole > step.target.count ? fmt::format(" whole {}", step.whole) : "";
-    writer.add(fmt::format("copy {}{}{}", to_text(step.target), writer.operands(at), whole));
+    writer.add(fmt::format("copy {}{}{}", to_text(at.schedule, step.target), writer.operands(at), whole));
 }
 bool prove_copy(Proof& proof, const At& at) {
     proof.save(at, at.step.target, proof.load(at, at.operands()[0].chunk));
@@ -64,7 +64,7 @@ void read_combine(Line& line, Reading& r) {
 }
 void write_combine(Writer& writer, const At& at) {
     const std::string_view finish = at.step.finish ? " finish" : "";
-    writer.add(fmt::format("combine {}{}{}", to_text(at.step.target), writer.operands(at), finish));
+    writer.add(fmt::format("combine {}{}{}", to_text(at.schedule, at.step.target), writer.operands(at), finish));
 }
 bool prove_combine(Proof& proof, const At& at) {
     std::vector<Values> inputs;
@@ -75,7 +75,7 @@ bool prove_combine(Proof& proof, const At& at) {
 constexpr LineRule combine_lines[] = {{"combine", read_combine}};
 
 std::string assignment(const Schedule& s, const Step& step) {
-    return fmt::format("{} = {}", words_of(step.target), words_of_operands(s, step));
+    return fmt::format("{} = {}", words_of(s, step.target), words_of_operands(s, step));
 }
 
 }  // namespace
@@ -85,12 +85,14 @@ const Kind copy_kind{.name = "copy",
                      .sentence = assignment,
                      .write = write_copy,
                      .prove = prove_copy,
-                     .lines = copy_lines};
+                     .lines = copy_lines,
+                     .types = Types::alike};
 const Kind combine_kind{.name = "combine",
                         .meaning = "combines values of the rank's own buffers",
                         .sentence = assignment,
                         .write = write_combine,
                         .prove = prove_combine,
-                        .lines = combine_lines};
+                        .lines = combine_lines,
+                        .types = Types::alike};
 
 }  // namespace tutti::schedule

@@ -108,6 +108,9 @@ bool prove_send(Proof& proof, const At& at) {
     if (source.count != receive.step.target.count) {
         proof.fault(at, fmt::format("sends {} elements to rank {}, which expects {}", source.count, peer,
                                     receive.step.target.count));
+    } else if (const auto mine = proof.type_of(at, source), theirs = proof.type_of(receive, receive.step.target);
+               source.count > 0 && mine != theirs) {
+        proof.fault(at, fmt::format("sends {} to rank {}, which expects {}", to_string(mine), peer, to_string(theirs)));
     } else if (source.count > 0) {
         deliver(proof, receive, proof.load(at, source));
     }
@@ -130,7 +133,7 @@ void read_receive_signal(Line& line, Reading& r) {
 }
 void write_receive(Writer& writer, const At& at) {
     if (at.step.target.count == 0) return writer.add(fmt::format("receive_signal {}", at.step.peer));
-    writer.add(fmt::format("receive {} {}", at.step.peer, to_text(at.step.target)));
+    writer.add(fmt::format("receive {} {}", at.step.peer, to_text(at.schedule, at.step.target)));
 }
 constexpr LineRule receive_lines[] = {{"receive", read_receive}, {"receive_signal", read_receive_signal}};
 
@@ -143,20 +146,21 @@ void read_receive_combine(Line& line, Reading& r) {
 }
 void write_receive_combine(Writer& writer, const At& at) {
     const Step& step = at.step;
-    writer.add(fmt::format("receive_combine {} {}{}{}{}", step.peer, to_text(step.target), writer.operands(at),
-                           step.arrival_first ? " arrival_first" : "", step.finish ? " finish" : ""));
+    writer.add(fmt::format("receive_combine {} {}{}{}{}", step.peer, to_text(at.schedule, step.target),
+                           writer.operands(at), step.arrival_first ? " arrival_first" : "",
+                           step.finish ? " finish" : ""));
 }
 constexpr LineRule receive_combine_lines[] = {{"receive_combine", read_receive_combine}};
 
 std::string send_sentence(const Schedule& s, const Step& step) {
     return fmt::format("{} → rank {}", words_of_operands(s, step), step.peer);
 }
-std::string receive_sentence(const Schedule& /*s*/, const Step& step) {
-    return fmt::format("rank {} → {}", step.peer, words_of(step.target));
+std::string receive_sentence(const Schedule& s, const Step& step) {
+    return fmt::format("rank {} → {}", step.peer, words_of(s, step.target));
 }
 std::string receive_combine_sentence(const Schedule& s, const Step& step) {
     const std::string own = words_of_operands(s, step);
-    return fmt::format("{} = {}", words_of(step.target),
+    return fmt::format("{} = {}", words_of(s, step.target),
                        step.arrival_first ? fmt::format("rank {}'s op {}", step.peer, own)
                                           : fmt::format("{} op rank {}'s", own, step.peer));
 }
@@ -168,18 +172,21 @@ const Kind send_kind{.name = "send",
                      .sentence = send_sentence,
                      .write = write_send,
                      .prove = prove_send,
-                     .lines = send_lines};
+                     .lines = send_lines,
+                     .types = Types::alike};
 const Kind receive_kind{.name = "receive",
                         .meaning = "takes a message",
                         .sentence = receive_sentence,
                         .write = write_receive,
                         .prove = prove_receive,
-                        .lines = receive_lines};
+                        .lines = receive_lines,
+                        .types = Types::alike};
 const Kind receive_combine_kind{.name = "receive_combine",
                                 .meaning = "takes a message and combines its values with the rank's own",
                                 .sentence = receive_combine_sentence,
                                 .write = write_receive_combine,
                                 .prove = prove_receive,
-                                .lines = receive_combine_lines};
+                                .lines = receive_combine_lines,
+                                .types = Types::alike};
 
 }  // namespace tutti::schedule

@@ -28,7 +28,9 @@ void Proof::restart(Rank withheld) {
         State& state = this->state(rank);
         const Schedule& s = schedule(rank);
         auto [input, output] = starting_with(rank, size(), contract_);
-        state.buffers = {std::move(input), std::move(output), Values(s.scratch_count)};
+        state.buffers = {std::move(input), std::move(output)};
+        for (std::size_t b = state.buffers.size(); b < s.buffers.size(); ++b)
+            state.buffers.emplace_back(s.buffers[b].count);
         state.done.assign(s.steps.size(), false);
         for (std::size_t i = 0; i < s.steps.size(); ++i) {
             const Step& step = s.steps[i];
@@ -55,8 +57,17 @@ bool Proof::attempt(Rank rank, std::size_t step) {
     return state.done[step] = true;
 }
 
+std::string to_string(Type type) {
+    return std::string(type.dtype ? to_string(*type.dtype) : "the call's type");
+}
+
+Type Proof::type_of(const At& at, const Chunk& chunk) const {
+    const auto& own = at.schedule.of(chunk.buffer).dtype;
+    return {own ? own : contract_.dtype};
+}
+
 Values Proof::load(const At& at, Rank owner, const Chunk& chunk) {
-    const Values& buffer = state(owner).buffers[static_cast<std::size_t>(chunk.buffer)];
+    const Values& buffer = state(owner).buffers[row(chunk.buffer)];
     if (chunk.offset + chunk.count > buffer.size()) {
         fault(at, "reads outside of a buffer");
         return Values(chunk.count);
@@ -68,7 +79,7 @@ Values Proof::load(const At& at, Rank owner, const Chunk& chunk) {
 }
 
 void Proof::save(const At& at, Rank owner, const Chunk& chunk, const Values& values) {
-    Values& buffer = state(owner).buffers[static_cast<std::size_t>(chunk.buffer)];
+    Values& buffer = state(owner).buffers[row(chunk.buffer)];
     if (chunk.offset + chunk.count > buffer.size() || values.size() != chunk.count)
         return fault(at, "writes outside of a buffer, or another count");
     std::ranges::copy(values, buffer.begin() + static_cast<std::ptrdiff_t>(chunk.offset));

@@ -16,6 +16,13 @@
 
 namespace tutti::schedule {
 
+/// The type of elements. None: the call's, which is not named.
+struct Type {
+    std::optional<DType> dtype{};
+    friend bool operator==(const Type&, const Type&) = default;
+};
+std::string to_string(Type type);
+
 class Proof {
  public:
     struct State {
@@ -52,6 +59,9 @@ class Proof {
     /// All ranks as they begin. The one that is withheld never enters; messages to it count as taken.
     void restart(Rank withheld = -1);
     Rank withheld() const { return withheld_; }
+
+    /// What the elements of a chunk of this rank's are: where the contract names no type, one for the call's.
+    Type type_of(const At& at, const Chunk& chunk) const;
 
     // For the rules. Where `at` is asked for, it is the step that is to blame.
 

@@ -79,9 +79,10 @@ void read_read_in_place(Line& line, Reading& r) {
 }
 void write_read(Writer& writer, const At& at) {
     const Step& step = at.step;
-    const std::string target = to_text(step.target);
+    const std::string target = to_text(at.schedule, step.target);
     if (at.schedule.in_place)
-        return writer.add(fmt::format("read_in_place {} {} {}", step.peer, target, to_text(at.operands()[0].chunk)));
+        return writer.add(
+            fmt::format("read_in_place {} {} {}", step.peer, target, to_text(at.schedule, at.operands()[0].chunk)));
     writer.add(fmt::format("read {} {} {} {}", step.peer, step.round, step.slot_offset, target));
 }
 bool prove_read(Proof& proof, const At& at) {
@@ -98,8 +99,8 @@ bool prove_read(Proof& proof, const At& at) {
 }
 std::string read_sentence(const Schedule& s, const Step& step) {
     if (s.in_place && step.operand_count > 0)
-        return fmt::format("{} = {}", words_of(step.target), words_of_operands(s, step));
-    return fmt::format("round {}: {} = rank {}'s [{}, +{}]", step.round, words_of(step.target), step.peer,
+        return fmt::format("{} = {}", words_of(s, step.target), words_of_operands(s, step));
+    return fmt::format("round {}: {} = rank {}'s [{}, +{}]", step.round, words_of(s, step.target), step.peer,
                        step.slot_offset, step.target.count);
 }
 constexpr LineRule read_lines[] = {{"read", read_read}, {"read_in_place", read_read_in_place}};
@@ -119,7 +120,7 @@ void read_combine_in_place(Line& line, Reading& r) {
 }
 void write_read_combine(Writer& writer, const At& at) {
     const Step& step = at.step;
-    const std::string target = to_text(step.target), others = writer.operands(at);
+    const std::string target = to_text(at.schedule, step.target), others = writer.operands(at);
     const std::string_view finish = step.finish ? " finish" : "";
     if (!at.schedule.in_place)
         return writer.add(fmt::format("read_combine {} {}{}{}", step.round, target, others, finish));
@@ -145,7 +146,7 @@ bool prove_read_combine(Proof& proof, const At& at) {
 std::string read_combine_sentence(const Schedule& s, const Step& step) {
     const std::string round = s.in_place ? std::string() : fmt::format("round {}: ", step.round);
     const std::string owner = step.peer < 0 ? std::string() : fmt::format("rank {}'s ", step.peer);
-    return fmt::format("{}{}{} = {}{}", round, owner, words_of(step.target), words_of_operands(s, step),
+    return fmt::format("{}{}{} = {}{}", round, owner, words_of(s, step.target), words_of_operands(s, step),
                        step.everywhere ? ", on all ranks" : "");
 }
 constexpr LineRule read_combine_lines[] = {{"read_combine", read_read_combine},

@@ -10,9 +10,9 @@ namespace tutti::schedule {
 namespace {
 
 // Of a schedule in place a peer's operand is a chunk of its buffers, else a piece of its publication.
-std::string to_text(const Operand& operand, bool in_place) {
-    if (operand.peer < 0) return to_text(operand.chunk);
-    if (in_place) return fmt::format("{}@{}", operand.peer, to_text(operand.chunk));
+std::string to_text(const Schedule& s, const Operand& operand) {
+    if (operand.peer < 0) return to_text(s, operand.chunk);
+    if (s.in_place) return fmt::format("{}@{}", operand.peer, to_text(s, operand.chunk));
     return fmt::format("{}@slot[{}:{}]", operand.peer, operand.slot_offset, operand.slot_offset + operand.chunk.count);
 }
 
@@ -23,7 +23,10 @@ std::string Writer::run() {
     if (s_.in_slots) add("in_slots");
     if (s_.input_is_output) add("input_is_output");
     if (!s_.single_rounding) add("not_single_rounding");
-    if (s_.scratch_count > 0) add(fmt::format("scratch {}", s_.scratch_count));
+    for (const BufferInfo& buffer : s_.buffers) {
+        if (buffer.dtype) add(fmt::format("scratch {} {}", to_string(*buffer.dtype), buffer.count));
+        if (!buffer.dtype && buffer.count > 0) add(fmt::format("scratch {}", buffer.count));
+    }
     // The Builder's finish() adds a last release and, in place, settle.
     std::size_t count = s_.steps.size();
     if (count > 0 && s_.steps.back().kind == StepKind::settle) --count;
@@ -48,7 +51,7 @@ std::span<const std::uint32_t> Writer::edges(std::size_t step) const {
 
 std::string Writer::operands(const At& at) const {
     std::string words;
-    for (const Operand& operand : at.operands()) words += fmt::format(" {}", to_text(operand, s_.in_place));
+    for (const Operand& operand : at.operands()) words += fmt::format(" {}", to_text(s_, operand));
     return words;
 }
 
