@@ -33,7 +33,7 @@ void check_steps(const Recipe& recipe, std::string_view where) {
         for (const schedule::Step& step : recipe.ranks[rank].steps) {
             if (schedule::is_shared(step.kind)) {
                 throw InvalidArgument(fmt::format(
-                    "{}: rank {} has a step \"{}\", on memory that ranks share: expected copy, combine, send, "
+                    "{}: rank {} has a step \"{}\", on memory that ranks share: expected copy, combine, convert, send, "
                     "receive, receive_combine and signals",
                     where, rank, to_string(step.kind)));
             }

@@ -86,6 +86,18 @@ TEST(UserSchedule, serves_multiples_of_its_counts_among_as_many_ranks) {
     EXPECT_EQ(choose(layout, named).algorithm, "ring");
 }
 
+TEST(UserSchedule, is_for_one_type_where_it_says_so) {
+    std::string text = exchange();
+    text.insert(text.find("count"), "dtype float32\n");
+    const Layout layout = with(text);
+    Request request = all_reduce(2);
+    EXPECT_NE(choose(layout, request).algorithm, "exchange") << "a type that nobody knows";
+    request.dtype = DType::float32;
+    EXPECT_EQ(choose(layout, request).algorithm, "exchange");
+    request.dtype = DType::int32;
+    EXPECT_NE(choose(layout, request).algorithm, "exchange");
+}
+
 TEST(UserSchedule, takes_calls_off_the_slots) {
     Layout host = with(exchange());
     host.host_of = {0, 0};
@@ -128,8 +140,8 @@ TEST(UserSchedule, is_refused_with_the_reason) {
               "\"algorithm NAME\"");
     EXPECT_EQ(
         refusal(exchange("publish 0 input[0:2]")),
-        "my file: rank 0 has a step \"publish\", on memory that ranks share: expected copy, combine, send, receive, "
-        "receive_combine and signals");
+        "my file: rank 0 has a step \"publish\", on memory that ranks share: expected copy, combine, convert, send, "
+        "receive, receive_combine and signals");
 }
 
 TEST(UserSchedule, is_made_of_each_algorithm_that_sends_messages) {

@@ -139,7 +139,8 @@ class Walk {
         const double operands = bytes_of(s, step) / 1e3;
         const double inputs = std::max(1.0, step.operand_count - 1.0);
         switch (step.kind) {
-            case StepKind::copy: return target / copy_gbps_;
+            case StepKind::convert:
+            case StepKind::copy: return std::max(target, operands) / copy_gbps_;
             case StepKind::combine: return target * inputs / combine_gbps_;
             case StepKind::meet: return 2 * costs_.line_us;
             case StepKind::publish: return operands / copy_gbps_ + costs_.line_us;

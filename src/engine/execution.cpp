@@ -1,14 +1,11 @@
 #include "engine/execution.hpp"
 
-#include "core/stream_copy.hpp"
-
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <utility>
 
 namespace tutti::engine {
@@ -27,19 +24,6 @@ std::uint64_t first_of(const schedule::Schedule& s, std::uint64_t next) {
 
 // Between the scratch buffers of different types: a cache line.
 constexpr std::size_t scratch_alignment = 64;
-
-// The cache that cores usually share; virtual machines report any size for it.
-constexpr std::size_t last_level_cache = std::size_t{32} << 20;
-
-// Where the inputs and outputs of all ranks of this host exceed the last cache, to write through it would only mean to
-// fetch each line before writing it.
-void copy_local(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t whole_bytes, int ranks) {
-    const bool apart = to + bytes <= from || from + bytes <= to;
-    if (apart && whole_bytes >= last_level_cache / (2 * static_cast<std::size_t>(ranks)))
-        stream_copy(to, from, bytes);
-    else
-        std::memmove(to, from, bytes);
-}
 }  // namespace
 
 Execution::Execution(std::shared_ptr<const schedule::Schedule> schedule, const Operands& operands, RankContext& context)
@@ -242,18 +226,8 @@ bool Execution::progress() {
 bool Execution::start(std::size_t index) {
     const Step& step = schedule_->steps[index];
     const Operand* operands = schedule_->operands.data() + step.first_operand;
-    if (step.kind == StepKind::copy) {
-        const int ranks = context_.arena != nullptr ? context_.arena->layout().ranks : 1;
-        copy_local(address(step.target), address(operands[0].chunk), bytes(step.target),
-                   step.whole * place_of(step.target).element_bytes, ranks);
-        states_[index] = State::done;
-        return true;
-    }
-    if (step.kind == StepKind::combine) {
-        inputs_.clear();
-        for (std::uint32_t i = 0; i < step.operand_count; ++i) inputs_.push_back(address(operands[i].chunk));
-        kernels::combine(operands_.op, place_of(step.target).dtype, address(step.target), inputs_, step.target.count,
-                         step.finish ? operands_.divisor : 1);
+    if (schedule::is_local(step.kind)) {
+        run_local(step);
         states_[index] = State::done;
         return true;
     }

@@ -75,6 +75,7 @@ class Execution final : public Running {
     enum class State : std::uint8_t { open, running, done };
 
     bool start(std::size_t index);
+    void run_local(const schedule::Step& step);
     bool run_shared(const schedule::Step& step);
     bool publish(const schedule::Step& step);
     bool read_combine(const schedule::Step& step);

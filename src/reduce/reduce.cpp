@@ -67,6 +67,19 @@ void scale_integers(void* dst, const void* src, double factor, std::size_t count
     }
 }
 
+// float32 and float64. The addresses may be any.
+template <class To, class From>
+void convert_each(void* dst, const void* src, std::size_t count) {
+    auto* to = static_cast<std::byte*>(dst);
+    const auto* from = static_cast<const std::byte*>(src);
+    for (std::size_t i = 0; i < count; ++i) {
+        From value;
+        std::memcpy(&value, from + i * sizeof(From), sizeof(From));
+        const auto converted = static_cast<To>(value);
+        std::memcpy(to + i * sizeof(To), &converted, sizeof(To));
+    }
+}
+
 }  // namespace
 
 void combine(ReduceOp::Kind kind, DType dtype, void* dst, std::span<const void* const> inputs,
@@ -118,6 +131,14 @@ void round_to(DType to, void* dst, DType from, const void* src, std::size_t coun
         throw InternalError(fmt::format("kernels::round_to: {} from {}", to_string(to), to_string(from)));
     }
     kernel(dst, src, count);
+}
+
+void convert(DType to, void* dst, DType from, const void* src, std::size_t count) {
+    if (to == DType::float64 && from == DType::float32) return convert_each<double, float>(dst, src, count);
+    if (to == DType::float32 && from == DType::float64) return convert_each<float, double>(dst, src, count);
+    if (to == DType::float32 && is_low_precision(from)) return premultiply(from, dst, src, 1.0, count);  // exact
+    if (to == from) throw InternalError(fmt::format("kernels::convert: {} to itself", to_string(to)));
+    round_to(to, dst, from, src, count);
 }
 
 }  // namespace tutti::kernels

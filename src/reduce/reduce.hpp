@@ -34,6 +34,10 @@ void premultiply(DType dtype, void* dst, const void* src, double factor, std::si
 /// dst[i] = src[i] rounded once; for equal types a copy. from must be accumulation_dtype(to).
 void round_to(DType to, void* dst, DType from, const void* src, std::size_t element_count);
 
+/// dst[i] = src[i], rounded to nearest even where `to` is narrower. dst and src do not overlap. Precondition: both are
+/// real floating-point types, and just one of them is float32; so a value is never rounded twice.
+void convert(DType to, void* dst, DType from, const void* src, std::size_t element_count);
+
 /// The name of the CPU target that was chosen ("AVX3", …), for reports.
 const char* target_name() noexcept;
 

@@ -361,5 +361,28 @@ TEST(Premultiply, scales_in_the_type_of_accumulation) {
     EXPECT_EQ(accumulation_dtype(int8), int8);
 }
 
+// Against the value types, which convert one number at a time.
+TEST(Convert, rounds_as_the_value_types_do) {
+    std::vector<float> values;
+    for (const float base : {0.0F, 1.0F, 1.00390625F, 1.01171875F, 3.1415927F, 65504.0F, 1e-5F, 1e30F})
+        for (const float sign : {1.0F, -1.0F}) values.push_back(sign * base);
+    const std::size_t count = values.size();
+    std::vector<BFloat16> halves(count);
+    convert(bfloat16, halves.data(), float32, values.data(), count);
+    std::vector<float> back(count);
+    convert(float32, back.data(), bfloat16, halves.data(), count);
+    std::vector<double> wide(count);
+    convert(float64, wide.data(), float32, values.data(), count);
+    std::vector<float> narrow(count);
+    convert(float32, narrow.data(), float64, wide.data(), count);
+    for (std::size_t i = 0; i < count; ++i) {
+        EXPECT_EQ(back[i], float(BFloat16(values[i]))) << values[i];
+        EXPECT_EQ(wide[i], static_cast<double>(values[i]));
+    }
+    EXPECT_EQ(narrow, values);
+    EXPECT_THROW(convert(float32, narrow.data(), float32, values.data(), count), InternalError);
+    EXPECT_THROW(convert(bfloat16, halves.data(), float64, wide.data(), count), InternalError);
+}
+
 }  // namespace
 }  // namespace tutti::kernels

@@ -26,6 +26,8 @@ class Builder {
     /// `whole`: elements of the chunk that is copied in pieces; 0: only these.
     void copy(Chunk target, Chunk source, std::uint64_t whole = 0);
     void combine(Chunk target, std::span<const Chunk> sources, bool finish);
+    /// Of buffers with types of their own (scratch), or the call's: is_convertible(target's, source's).
+    void convert(Chunk target, Chunk source);
     /// `after`: earlier steps, as last_step() numbers them, for which the send waits beside those that it has to; -1:
     /// none.
     void send(Rank peer, Chunk source, std::span<const std::int64_t> after = {});

@@ -13,10 +13,22 @@ std::uint64_t sum_before(const std::vector<std::uint64_t>& counts, Rank end) {
     return std::accumulate(counts.begin(), counts.begin() + end, std::uint64_t{0});
 }
 
+// The first rounding that the contract does not allow.
+std::string lost(const Symbol& value, const Contract& contract) {
+    for (const Rounding& r : value.roundings) {
+        const bool allowed = std::ranges::any_of(contract.rounds_to, [&](DType to) { return r.to == to_string(to); });
+        if (!allowed) return fmt::format("was rounded to {0}, which no line \"rounds_to {0}\" allows", r.to);
+    }
+    return {};
+}
+
 // `count` elements from `at` on are those of rank `from` from `index` on.
 std::string not_a_copy(const Values& output, std::uint64_t at, Rank from, std::uint64_t index, std::uint64_t count) {
     for (std::uint64_t i = 0; i < count; ++i) {
         const Value& value = output[at + i];
+        if (value && !value->roundings.empty())
+            return fmt::format("element {} was rounded to {}, but is to be a copy", at + i,
+                               value->roundings.front().to);
         if (!value || value->parts != std::vector{static_cast<std::uint32_t>(from)} || value->index != index + i) {
             return fmt::format("element {} is not element {} of rank {}", at + i, index + i, from);
         }
@@ -31,6 +43,7 @@ std::string not_reduced(const Values& output, std::uint64_t first, std::uint64_t
         if (!output[i]) return fmt::format("element {} is never written", i);
         Symbol value = *output[i];
         if (value.index != first + i) return fmt::format("element {} holds another element", i);
+        if (const std::string loss = lost(value, contract); !loss.empty()) return fmt::format("element {} {}", i, loss);
         if (!value.finished) return fmt::format("element {} is not finished", i);
         if (contract.single_rounding && value.combinations > 1) {
             return fmt::format("element {} was rounded {} times", i, value.combinations);

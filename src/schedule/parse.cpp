@@ -69,6 +69,7 @@ const HeadLines& head_lines() {
         {"ranks", read_ranks},
         {"root", [](Line& l, Head& h) { h.contract.root = l.rank(h.ranks); }},
         {"dtype", [](Line& l, Head& h) { h.contract.dtype = l.dtype(); }},
+        {"rounds_to", [](Line& l, Head& h) { h.contract.rounds_to.push_back(l.dtype()); }},
         {"count", [](Line& l, Head& h) { h.contract.count = l.count(); }},
         {"counts", [](Line& l, Head& h) { h.contract.counts = l.counts(h.ranks); }},
         {"blocks", [](Line& l, Head& h) { h.contract.matrix.push_back(l.counts(h.ranks)); }},

@@ -88,6 +88,20 @@ void check_results(Proof& proof) {
     }
 }
 
+// Values that were rounded on their way: each rank has to get them alike. (In other orders of combination
+// floating-point sums differ, too; but all algorithms copy what one rank has summed.)
+void check_equal(Proof& proof) {
+    const auto output = [&](Rank rank) -> const Values& { return proof.state(rank).buffers[row(Buffer::output)]; };
+    for (Rank rank = 1; rank < proof.size(); ++rank) {
+        for (std::size_t i = 0; i < output(0).size(); ++i) {
+            const Symbol &mine = *output(rank)[i], &first = *output(0)[i];
+            if (mine.roundings == first.roundings && (first.roundings.empty() || mine.parts == first.parts)) continue;
+            return proof.fault(rank, proof.schedule(rank).steps.size(),
+                               fmt::format("element {} is not rounded as it is on rank 0, and so may differ", i));
+        }
+    }
+}
+
 // A rank leaves a barrier only after every rank has entered: its last step must depend on every rank's first. Replays
 // with each rank withheld in turn: no other rank may finish.
 void check_barrier(Proof& proof) {
@@ -121,6 +135,7 @@ std::vector<std::string> prove(const std::vector<Schedule>& schedules, const Con
     }
     check_end(proof);
     if (proof.faults().empty()) check_results(proof);
+    if (proof.faults().empty() && contract.collective == Collective::all_reduce) check_equal(proof);
     if (proof.faults().empty() && contract.collective == Collective::barrier) check_barrier(proof);
     return proof.faults();
 }

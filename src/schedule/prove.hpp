@@ -26,7 +26,9 @@ struct Contract {
     std::vector<std::vector<std::uint64_t>> matrix;  ///< all_to_all: matrix[from][to]
     /// all_to_all: where blocks begin, [rank][peer]. Empty: one block after the other, in the order of ranks.
     std::vector<std::vector<std::uint64_t>> send_offsets, receive_offsets;
-    bool in_place = false;         ///< all_reduce: output holds the input
+    bool in_place = false;  ///< all_reduce: output holds the input
+    /// Types to which values may be rounded on their way; then all ranks have equal results all the same.
+    std::vector<DType> rounds_to{};
     bool single_rounding = false;  ///< every result comes out of one combining step
     bool rank_order = false;       ///< combined in the order 0, 1, …
     std::vector<int> host_of;      ///< the ranks of one host share a staging area

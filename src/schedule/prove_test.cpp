@@ -53,6 +53,98 @@ bool finds_a_fault(const std::vector<Schedule>& schedules, const Contract& contr
     return !prove(schedules, contract).empty();
 }
 
+// The same exchange of calls of float32, whose messages are bfloat16. Both ranks combine what has been rounded, their
+// own value too, unless rank 1 takes its own as it is.
+std::vector<Schedule> rounded_exchange(bool own_as_it_is = false) {
+    std::vector<Schedule> schedules;
+    for (const Rank rank : {0, 1}) {
+        Builder b("rounded");
+        const Chunk mine = b.scratch(2, DType::bfloat16), theirs = b.scratch(2, DType::bfloat16);
+        const Chunk own = b.scratch(2), arrived = b.scratch(2);
+        b.convert(mine, input);
+        b.send(1 - rank, mine);
+        b.receive(1 - rank, theirs);
+        b.convert(own, mine);
+        b.convert(arrived, theirs);
+        const Chunk left = own_as_it_is && rank == 1 ? input : own;
+        b.combine(output, rank == 0 ? std::vector{left, arrived} : std::vector{arrived, left}, true);
+        schedules.push_back(std::move(b).finish());
+    }
+    return schedules;
+}
+
+Contract rounded_sum() {
+    Contract contract = sum();
+    contract.dtype = DType::float32;
+    contract.rounds_to = {DType::bfloat16};
+    return contract;
+}
+
+std::string first_fault(const std::vector<Schedule>& schedules, const Contract& contract) {
+    const auto faults = prove(schedules, contract);
+    return faults.empty() ? "no fault" : faults.front();
+}
+
+TEST(Prover, knows_what_a_conversion_loses) {
+    EXPECT_EQ(prove(rounded_exchange(), rounded_sum()), std::vector<std::string>{});
+    EXPECT_EQ(first_fault(rounded_exchange(true), rounded_sum()),
+              "rank 1 step 6 (end): element 0 is not rounded as it is on rank 0, and so may differ");
+    Contract exact = rounded_sum();
+    exact.rounds_to = {};
+    EXPECT_EQ(first_fault(rounded_exchange(), exact),
+              "rank 0 step 6 (end): element 0 was rounded to bfloat16, which no line \"rounds_to bfloat16\" allows");
+    Contract once = rounded_sum();
+    once.single_rounding = true;
+    EXPECT_TRUE(finds_a_fault(rounded_exchange(), once));
+    Contract unnamed = rounded_sum();
+    unnamed.dtype.reset();
+    EXPECT_TRUE(first_fault(rounded_exchange(), unnamed)
+                    .ends_with("step 0 (convert): makes bfloat16 of the call's type: expected floating-point types, "
+                               "one of them float32"))
+        << first_fault(rounded_exchange(), unnamed);
+    Contract integers = rounded_sum();
+    integers.dtype = DType::int32;
+    EXPECT_TRUE(finds_a_fault(rounded_exchange(), integers));
+}
+
+// Calls of bfloat16 that sum in float32: the results are rounded once, to the type that they have anyway.
+TEST(Prover, counts_one_rounding_where_sums_are_exact) {
+    std::vector<Schedule> schedules;
+    for (const Rank rank : {0, 1}) {
+        Builder b("wide");
+        const Chunk sum = b.scratch(2, DType::float32), arrived = b.scratch(2);
+        b.convert(sum, input);
+        b.send(1 - rank, input);
+        b.receive(1 - rank, arrived);
+        const Chunk wide = b.scratch(2, DType::float32);
+        b.convert(wide, arrived);
+        b.combine(sum, rank == 0 ? std::vector{sum, wide} : std::vector{wide, sum}, true);
+        b.convert(output, sum);
+        schedules.push_back(std::move(b).finish());
+    }
+    Contract contract = sum();
+    contract.dtype = DType::bfloat16;
+    contract.single_rounding = true;
+    EXPECT_EQ(prove(schedules, contract), std::vector<std::string>{});
+}
+
+TEST(Prover, lets_copies_be_copies) {
+    std::vector<Schedule> schedules;
+    for (const Rank rank : {0, 1}) {
+        Builder b("rounded_broadcast");
+        const Chunk half = b.scratch(2, DType::bfloat16);
+        if (rank == 0) b.convert(half, output);
+        if (rank == 0) b.send(1, half);
+        if (rank == 1) b.receive(0, half);
+        b.convert(output, half);
+        schedules.push_back(std::move(b).finish());
+    }
+    Contract contract = rounded_sum();
+    contract.collective = Collective::broadcast;
+    EXPECT_EQ(first_fault(schedules, contract),
+              "rank 0 step 3 (end): element 0 was rounded to bfloat16, but is to be a copy");
+}
+
 TEST(Prover, accepts_what_is_right) {
     EXPECT_EQ(prove(exchange(), sum()), std::vector<std::string>{});
     EXPECT_EQ(prove(staged(), sum()), std::vector<std::string>{});

@@ -81,6 +81,7 @@ struct Chunk {
 enum class StepKind : std::uint8_t {
     copy,             ///< target = operand 0 (local)
     combine,          ///< target = operand 0 op operand 1 op … in this order (local)
+    convert,          ///< target = operand 0, which has another type (local)
     send,             ///< operand 0 → peer
     receive,          ///< peer → target
     receive_combine,  ///< target = operand 0 op the arriving values, or the other way round (see Step::arrival_first)
@@ -100,9 +101,18 @@ std::string_view meaning_of(StepKind kind) noexcept;
 constexpr bool is_shared(StepKind kind) noexcept {
     return kind >= StepKind::meet;
 }
+/// Whether such steps touch this rank's memory alone, and wait for no other rank.
+constexpr bool is_local(StepKind kind) noexcept {
+    return kind <= StepKind::convert;
+}
 /// Whether such steps take a message.
 constexpr bool receives(StepKind kind) noexcept {
     return kind == StepKind::receive || kind == StepKind::receive_combine;
+}
+
+/// Whether a convert step knows how to make `to` of `from`: real floating-point types, just one of them float32.
+constexpr bool is_convertible(DType to, DType from) noexcept {
+    return is_floating_point(to) && is_floating_point(from) && (to == DType::float32) != (from == DType::float32);
 }
 
 /// An input of a step: a local chunk, or `count` elements of the publication of `peer` in the step's round, or, in
@@ -123,7 +133,7 @@ struct Step {
     std::uint32_t round = 0;          ///< publish, read, read_combine, release, settle
     std::uint64_t slot_offset = 0;    ///< publish, read: first element inside the slot
     std::uint64_t whole = 0;          ///< copy: elements of the chunk of which it copies a piece
-    Chunk target;                     ///< copy, combine, receive, receive_combine, read, read_combine, write
+    Chunk target;                     ///< copy, combine, convert, receive, receive_combine, read, read_combine, write
     std::uint32_t first_operand = 0;  ///< in Schedule::operands
     std::uint32_t operand_count = 0;
     std::uint32_t first_after = 0;  ///< in Schedule::after: indices of earlier steps

@@ -11,11 +11,19 @@
 
 namespace tutti::schedule {
 
+/// A loss on the way: what the parts first … last-1 had come to was rounded to this type.
+struct Rounding {
+    std::uint32_t first = 0, last = 0;
+    std::string to;
+    bool operator==(const Rounding&) const = default;
+};
+
 /// One element's contents: contributions (rank, index in that rank's input) in the order of combination.
 struct Symbol {
-    std::vector<std::uint32_t> parts;  ///< rank
-    std::uint64_t index = 0;           ///< all parts stem from this element of the inputs
-    int combinations = 0;
+    std::vector<std::uint32_t> parts;   ///< rank
+    std::uint64_t index = 0;            ///< all parts stem from this element of the inputs
+    int combinations = 0;               ///< and roundings: how often it was rounded since it was put in
+    std::vector<Rounding> roundings{};  ///< those to types other than the call's
     bool finished = false;
     bool operator==(const Symbol&) const = default;
 };

@@ -24,6 +24,7 @@ std::string head_of(const Recipe& recipe) {
     };
     if (c.root != 0) text += fmt::format("root {}\n", c.root);
     if (c.dtype) text += fmt::format("dtype {}\n", to_string(*c.dtype));
+    for (const DType to : c.rounds_to) text += fmt::format("rounds_to {}\n", to_string(to));
     if (c.count != 0) text += fmt::format("count {}\n", c.count);
     if (!c.counts.empty()) text += fmt::format("counts {}\n", fmt::join(c.counts, " "));
     rows("blocks", c.matrix);

@@ -66,6 +66,40 @@ TEST_F(UserSchedules, run_as_written_on_all_ranks) {
     }
 }
 
+// Each half is summed in float32 by one rank, of the other's values as bfloat16, and the sums travel as bfloat16.
+TEST_F(UserSchedules, send_other_types_than_the_calls) {
+    const auto rounded = [](float value) { return float(BFloat16(value)); };
+    for (const TransportKind transport : {TransportKind::automatic, TransportKind::tcp}) {
+        Job job(2, [&](const RankProcess& me) {
+            if (me.rank() == 0) ::setenv("TUTTI_SCHEDULE", TUTTI_EXAMPLE_SCHEDULES "/as_bfloat16", 1);
+            me.report_end_of([&] {
+                const ProcessGroup group = me.join(transport);
+                for (const std::size_t half : {1UL, 1000UL, 100000UL}) {
+                    const auto input = [](int rank, std::size_t i) {
+                        return static_cast<float>(i + 1) * (rank == 0 ? 1.001F : 0.37F);
+                    };
+                    std::vector<float> values(2 * half), expected(2 * half);
+                    for (std::size_t i = 0; i < 2 * half; ++i) {
+                        values[i] = input(me.rank(), i);
+                        expected[i] =
+                            rounded(i < half ? input(0, i) + rounded(input(1, i)) : rounded(input(0, i)) + input(1, i));
+                    }
+                    all_reduce(values, {.group = group});
+                    if (values != expected) throw std::runtime_error("not what the text says");
+                }
+                // It is for float32: calls of other types, and of odd counts, take another algorithm.
+                std::vector<std::int32_t> integers(2, 1 << 20 | 1);
+                all_reduce(integers, {.group = group});
+                if (integers != std::vector<std::int32_t>(2, 1 << 21 | 2)) throw std::runtime_error("integers");
+                std::vector<float> odd(3, 1.001F);
+                all_reduce(odd, {.group = group});
+                if (odd != std::vector<float>(3, 2.002F)) throw std::runtime_error("an odd count");
+            });
+        });
+        for (const Report& r : job.collect(2, 20s)) EXPECT_EQ(r.code, 0) << "rank " << r.rank << ": " << r.text;
+    }
+}
+
 TEST_F(UserSchedules, a_wrong_one_ends_the_start_of_all_ranks_with_the_first_fault) {
     std::string text = through_rank_1;
     text.replace(text.rfind("receive 1"), 9, "receive 0");

@@ -73,6 +73,7 @@ std::span<const Kind* const> kinds() noexcept;
 
 // One for each StepKind.
 extern const Kind copy_kind, combine_kind;                        // local.cpp
+extern const Kind convert_kind;                                   // convert.cpp
 extern const Kind send_kind, receive_kind, receive_combine_kind;  // messages.cpp
 extern const Kind publish_kind, release_kind;                     // publish.cpp
 extern const Kind read_kind, read_combine_kind;                   // read.cpp

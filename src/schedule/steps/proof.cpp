@@ -66,8 +66,16 @@ Type Proof::type_of(const At& at, const Chunk& chunk) const {
     return {own ? own : contract_.dtype};
 }
 
+// A rank that names another one's buffer may name a row that it does not have.
+Values& Proof::values_of_buffer(Rank owner, Buffer buffer) {
+    static thread_local Values none;
+    none.clear();
+    auto& buffers = state(owner).buffers;
+    return row(buffer) < buffers.size() ? buffers[row(buffer)] : none;
+}
+
 Values Proof::load(const At& at, Rank owner, const Chunk& chunk) {
-    const Values& buffer = state(owner).buffers[row(chunk.buffer)];
+    const Values& buffer = values_of_buffer(owner, chunk.buffer);
     if (chunk.offset + chunk.count > buffer.size()) {
         fault(at, "reads outside of a buffer");
         return Values(chunk.count);
@@ -79,7 +87,7 @@ Values Proof::load(const At& at, Rank owner, const Chunk& chunk) {
 }
 
 void Proof::save(const At& at, Rank owner, const Chunk& chunk, const Values& values) {
-    Values& buffer = state(owner).buffers[row(chunk.buffer)];
+    Values& buffer = values_of_buffer(owner, chunk.buffer);
     if (chunk.offset + chunk.count > buffer.size() || values.size() != chunk.count)
         return fault(at, "writes outside of a buffer, or another count");
     std::ranges::copy(values, buffer.begin() + static_cast<std::ptrdiff_t>(chunk.offset));
@@ -87,6 +95,9 @@ void Proof::save(const At& at, Rank owner, const Chunk& chunk, const Values& val
 
 Values Proof::combined(const At& at, const std::vector<Values>& inputs) {
     Values result = inputs.front();
+    // In the type in which a kernel accumulates itself, before it rounds.
+    const auto& dtype = contract_.dtype;
+    const bool is_exact = dtype && is_low_precision(*dtype) && type_of(at, at.step.target) == Type{DType::float32};
     for (std::size_t i = 0; i < result.size(); ++i) {
         if (!result[i]) continue;
         int combinations = result[i]->combinations;
@@ -101,10 +112,13 @@ Values Proof::combined(const At& at, const std::vector<Values>& inputs) {
                 fault(at, "combines a finished value");
                 return result;
             }
+            const auto before = static_cast<std::uint32_t>(result[i]->parts.size());
+            for (const Rounding& r : other.roundings)
+                result[i]->roundings.push_back({r.first + before, r.last + before, r.to});
             result[i]->parts.insert(result[i]->parts.end(), other.parts.begin(), other.parts.end());
             combinations += other.combinations;
         }
-        result[i]->combinations = combinations + 1;
+        result[i]->combinations = combinations + (is_exact ? 0 : 1);
         result[i]->finished = at.step.finish;
     }
     return result;

@@ -81,6 +81,8 @@ class Proof {
     bool released_by_others(Rank rank, std::uint32_t round) const;
 
  private:
+    Values& values_of_buffer(Rank owner, Buffer buffer);
+
     const std::vector<Schedule>& schedules_;
     const Contract& contract_;
     Rank withheld_ = -1;

@@ -1,0 +1,48 @@
+// The steps of an execution inside one rank.
+#include "core/stream_copy.hpp"
+#include "engine/execution.hpp"
+
+#include <cstddef>
+#include <cstring>
+
+namespace tutti::engine {
+
+using schedule::Operand;
+using schedule::Step;
+using schedule::StepKind;
+
+namespace {
+
+// The cache that cores usually share; virtual machines report any size for it.
+constexpr std::size_t last_level_cache = std::size_t{32} << 20;
+
+// Where the inputs and outputs of all ranks of this host exceed the last cache, to write through it would only mean to
+// fetch each line before writing it.
+void copy_local(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t whole_bytes, int ranks) {
+    const bool apart = to + bytes <= from || from + bytes <= to;
+    if (apart && whole_bytes >= last_level_cache / (2 * static_cast<std::size_t>(ranks)))
+        stream_copy(to, from, bytes);
+    else
+        std::memmove(to, from, bytes);
+}
+}  // namespace
+
+void Execution::run_local(const Step& step) {
+    const Operand* operands = schedule_->operands.data() + step.first_operand;
+    const Place& target = place_of(step.target);
+    if (step.kind == StepKind::copy) {
+        const int ranks = context_.arena != nullptr ? context_.arena->layout().ranks : 1;
+        copy_local(address(step.target), address(operands[0].chunk), bytes(step.target),
+                   step.whole * target.element_bytes, ranks);
+    } else if (step.kind == StepKind::combine) {
+        inputs_.clear();
+        for (std::uint32_t i = 0; i < step.operand_count; ++i) inputs_.push_back(address(operands[i].chunk));
+        kernels::combine(operands_.op, target.dtype, address(step.target), inputs_, step.target.count,
+                         step.finish ? operands_.divisor : 1);
+    } else {
+        kernels::convert(target.dtype, address(step.target), place_of(operands[0].chunk).dtype,
+                         address(operands[0].chunk), step.target.count);
+    }
+}
+
+}  // namespace tutti::engine
