@@ -282,6 +282,11 @@ enum class Order {
 
 struct OptimiseOptions {
     ProcessGroup group{};  ///< its ranks, all of those of the graph's groups, call optimise(); empty: the default group
+    /// All ranks are taken to have captured what this rank has, so optimise() of one graph asks nobody and moves
+    /// nothing. The graph has one group, and collectives whose blocks are equal, no messages: of others this rank
+    /// cannot know what the other ranks captured (InvalidArgument). A rank whose graph differs after all gets
+    /// CollectiveMismatch at the first collective of a replay.
+    bool alike = false;
     Order order = Order::free;
     bool dead_values = true, algebra = true, buckets = true, split = true, overlap = true, memory = true;
     /// The size of a bucket. Default: 9 · latency · bandwidth of the group, the smallest size with 90 % of the
@@ -313,11 +318,17 @@ struct TUTTI_API Optimised {
 /// Collectives are changed only where all their ranks change them alike. The results are proved. Throws InvalidArgument
 /// if `graphs` do not hold by themselves.
 TUTTI_API std::vector<Optimised> optimise(const std::vector<Graph>& graphs, const OptimiseOptions& options = {});
-/// The same for this rank's graph: all ranks of the group call it. One exchange of the graphs' texts comes first;
-/// replays exchange nothing more than their collectives.
+/// The same for this rank's graph: all ranks of the group call it. One exchange of the graphs' texts comes first,
+/// unless the options say that the graphs are alike; replays exchange nothing more than their collectives.
 TUTTI_API Optimised optimise(const Graph& graph, const OptimiseOptions& options = {});
 
 // ---- Replay -------------------------------------------------------------------------------------------------------
+
+/// A tensor of a capture, and what a replay uses in its place.
+struct Binding {
+    ConstTensorView captured;
+    TensorView replacement;
+};
 
 /// A graph, ready to run. May be moved, not copied. Threads: one at a time. All ranks issue what their graphs say,
 /// among their other calls: in an unchanged graph, and for collectives that passes have left as they were, other ranks
@@ -344,6 +355,8 @@ class TUTTI_API Executable {
     /// replacement): the same dtype and size, both in one piece. InvalidArgument where a node's tensor lies in it only
     /// in part, or a node cannot move: a compute step whose function takes no views, a tensor that is not in one piece.
     void bind(ConstTensorView captured, TensorView replacement);
+    /// Several at once, for the cost of one: all of them, or none where one is refused.
+    void bind(std::span<const Binding> bindings);
     const Graph& graph() const noexcept;
 
  private:

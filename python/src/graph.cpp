@@ -259,7 +259,8 @@ graph::OptimiseOptions options_of(nb::handle group, const std::string& order, nb
         throw InvalidArgument(fmt::format("optimise: order \"{}\": expected \"free\" or \"program\"", order));
     o.order = order == "free" ? graph::Order::free : graph::Order::program;
     const auto on = nb::borrow<nb::dict>(passes);
-    for (const auto& [name, pass] : {std::pair{"dead_values", &graph::OptimiseOptions::dead_values},
+    for (const auto& [name, pass] : {std::pair{"alike", &graph::OptimiseOptions::alike},
+                                     {"dead_values", &graph::OptimiseOptions::dead_values},
                                      {"algebra", &graph::OptimiseOptions::algebra},
                                      {"buckets", &graph::OptimiseOptions::buckets},
                                      {"split", &graph::OptimiseOptions::split},

@@ -119,7 +119,7 @@ def prove(captured: Sequence[Graph], optimised: Sequence[Graph] | None = None) -
 
 
 @overload
-def optimise(graph: Graph, *, group: Group = ..., order: str = ..., dead_values: bool = ..., algebra: bool = ...,
+def optimise(graph: Graph, *, group: Group = ..., alike: bool = ..., order: str = ..., dead_values: bool = ..., algebra: bool = ...,
              buckets: bool = ..., split: bool = ..., overlap: bool = ..., memory: bool = ..., bucket_bytes: int | None = ...,
              overlap_us: float = ..., chunks: int | None = ..., in_flight_bytes: int = ..., stages: bool = ...
              ) -> Optimised: ...
@@ -132,15 +132,18 @@ def optimise(graph: Sequence[Graph], *, order: str = ..., dead_values: bool = ..
              ) -> list[Optimised]: ...
 
 
-def optimise(graph: Graph | Sequence[Graph], *, group: Group = None, order: str = "free", dead_values: bool = True,
-             algebra: bool = True, buckets: bool = True, split: bool = True, overlap: bool = True, memory: bool = True,
-             bucket_bytes: int | None = None, overlap_us: float = 200, chunks: int | None = None,
+def optimise(graph: Graph | Sequence[Graph], *, group: Group = None, alike: bool = False, order: str = "free",
+             dead_values: bool = True, algebra: bool = True, buckets: bool = True, split: bool = True, overlap: bool = True,
+             memory: bool = True, bucket_bytes: int | None = None, overlap_us: float = 200, chunks: int | None = None,
              in_flight_bytes: int = 1 << 30, stages: bool = False) -> Optimised | list[Optimised]:
     """The passes, with a proof of what they return.
 
     Of one graph, this rank's: all ranks of `group` (None: the default one), which has all ranks of the graph's groups,
     call it; one exchange of the graphs' texts comes first. Of a list, the graphs of all ranks: asks nobody.
 
+    alike             of one graph: all ranks are taken to have captured the same, so nobody is asked. It has one group,
+                      collectives of equal blocks, no messages. A rank whose graph differs after all gets CollectiveMismatch
+                      at the first collective of a replay
     order             "free", or "program": everything stays in the program's order
     dead_values, algebra, buckets, split, overlap, memory    the passes
     bucket_bytes      the size of a bucket; None: the smallest with 90 % of the group's bandwidth
@@ -149,13 +152,15 @@ def optimise(graph: Graph | Sequence[Graph], *, group: Group = None, order: str 
     in_flight_bytes   of buffers that started early and are not waited for
     stages            keep the graph after each pass in Change.after
     errors            InvalidArgument for graphs that do not hold by themselves"""
-    passes = {"dead_values": dead_values, "algebra": algebra, "buckets": buckets, "split": split,
+    passes = {"alike": alike, "dead_values": dead_values, "algebra": algebra, "buckets": buckets, "split": split,
               "overlap": overlap, "memory": memory}
     if isinstance(graph, Graph):
         return _core.graph_optimise(graph, group, order, passes, bucket_bytes, overlap_us, chunks, in_flight_bytes,
                                     stages)
     if group is not None:
         raise InvalidArgument("optimise: group is for one graph, which the ranks exchange: expected None with a list")
+    if alike:
+        raise InvalidArgument("optimise: alike is for one graph: expected False with a list, which has those of all ranks")
     return _core.graph_optimise_all(list(graph), order, passes, bucket_bytes, overlap_us, chunks, in_flight_bytes,
                                     stages)
 

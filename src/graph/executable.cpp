@@ -84,7 +84,19 @@ class Executable::State {
         }
     }
 
-    void bind(const ConstTensorView& captured, const TensorView& replacement) {
+    void bind(std::span<const Binding> wanted) {
+        Bindings next = bindings_;
+        for (const auto& [captured, replacement] : wanted) {
+            check(captured, replacement);
+            if (captured.element_count() > 0) next.add(captured, replacement);
+        }
+        std::vector<Step> steps = steps_of(graph_, next, arena());  // all or nothing
+        bindings_ = std::move(next);
+        steps_ = std::move(steps);
+    }
+
+ private:
+    static void check(const ConstTensorView& captured, const TensorView& replacement) {
         for (const auto& [name, view] : {std::pair<const char*, const ConstTensorView&>("captured", captured),
                                          std::pair<const char*, const ConstTensorView&>("replacement", replacement)}) {
             if (!view.contiguous() || view.device().type != Device::Type::cpu)
@@ -97,15 +109,8 @@ class Executable::State {
                 fmt::format("Executable.bind: replacement is {}: expected the captured tensor's type and "
                             "size, {}",
                             replacement.to_string(), captured.to_string()));
-        if (captured.element_count() == 0) return;
-        Bindings next = bindings_;
-        next.add(captured, replacement);
-        std::vector<Step> steps = steps_of(graph_, next, arena());  // all or nothing
-        bindings_ = std::move(next);
-        steps_ = std::move(steps);
     }
 
- private:
     std::byte* arena() const { return static_cast<std::byte*>(arena_.raw_data()); }
 
     Graph graph_;
@@ -124,7 +129,11 @@ void Executable::replay() {
     state_->replay();
 }
 void Executable::bind(ConstTensorView captured, TensorView replacement) {
-    state_->bind(captured, replacement);
+    const Binding one{captured, replacement};
+    state_->bind({&one, 1});
+}
+void Executable::bind(std::span<const Binding> bindings) {
+    state_->bind(bindings);
 }
 const Graph& Executable::graph() const noexcept {
     return state_->graph();

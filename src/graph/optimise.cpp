@@ -159,6 +159,10 @@ std::vector<Optimised> optimise(const std::vector<Graph>& graphs, const Optimise
 }
 
 Optimised optimise(const Graph& graph, const OptimiseOptions& options) {
+    if (options.alike) {
+        const std::vector<Graph> graphs = as_on_all_ranks(graph);
+        return std::move(optimise(graphs, options)[static_cast<std::size_t>(graph.groups.front().rank)]);
+    }
     const ProcessGroup group = options.group ? options.group : default_group();
     const std::vector<std::string> texts = all_gather_object(graph.to_text(), CollectiveOptions{.group = group});
     std::vector<Graph> graphs;

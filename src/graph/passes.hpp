@@ -43,6 +43,10 @@ Result overlap_collectives(const Graph& graph, const Settings& settings);
 /// Has temporaries that are not needed at the same time share the bytes of one arena.
 Result reuse_memory(const Graph& graph, const Settings& settings);
 
+/// The graphs of all ranks of the one group of `graph`, if each has captured what this rank has. Throws InvalidArgument
+/// for a node of which this rank cannot know what it is on another.
+std::vector<Graph> as_on_all_ranks(const Graph& graph);
+
 /// The first collectives of a group in which two graphs do not agree, place by place: in the kind, the pieces, the
 /// captured calls, the sizes of chunks.
 struct Difference {

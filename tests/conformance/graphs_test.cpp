@@ -236,6 +236,33 @@ TEST_P(Graphs, bind_buckets_too) {
     });
 }
 
+TEST_P(Graphs, that_are_alike_are_optimised_alone_and_bind_several_buffers_at_once) {
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        Values x(16), y(16), other(16), another(16), short_one(8);
+        const Graph captured = graph::capture([&] {
+            all_reduce(x, {.group = g});
+            all_reduce(y, {.group = g});
+            broadcast(x, {.group = g, .group_src = 1});
+        });
+        // Nobody is asked: rank 1 does it while rank 0 does something else.
+        if (g.rank() == 0) barrier({.group = g});
+        Executable step(graph::optimise(captured, {.alike = true, .bucket_bytes = 1 << 20}).graph);
+        if (g.rank() == 1) barrier({.group = g});
+        EXPECT_EQ(kinds_of(step.graph()), std::vector{Kind::all_reduce});
+        const std::vector<graph::Binding> refused{{x, other}, {y, short_one}}, bindings{{x, other}, {y, another}};
+        EXPECT_THROW(step.bind(refused), InvalidArgument);
+        for (const bool bound : {false, true}) {
+            if (bound) step.bind(bindings);
+            for (Values* v : {&x, &other}) std::ranges::fill(*v, 1.F);
+            for (Values* v : {&y, &another}) std::ranges::fill(*v, 2.F);
+            step.replay();
+            EXPECT_EQ(x, Values(16, bound ? 1.F : 2.F));
+            EXPECT_EQ(another, Values(16, bound ? 4.F : 2.F));
+            EXPECT_EQ(other, Values(16, bound ? 2.F : 1.F));
+        }
+    });
+}
+
 TEST_P(Graphs, overlap_long_calls_with_steps) {
     run_ranks(2, GetParam(), [](const ProcessGroup& g) {
         Values x(100'000), y(16);

@@ -101,6 +101,7 @@ def buckets(rank):
     assert [node.kind for node in optimised.graph.nodes] == ["all_reduce"], optimised.to_text()
     assert len(optimised.graph.nodes[0].pieces) == 20 and optimised.graph.changed
     assert "20 calls became one" in optimised.to_text()
+    assert graph.optimise(captured, alike=True, bucket_bytes=1 << 20).graph == optimised.graph
     step = graph.Executable(optimised.graph)
     for turn in range(3):
         for i, array in enumerate(arrays):
@@ -327,6 +328,8 @@ class Graphs(unittest.TestCase):
         self.assertRegex(graph.prove([first]).faults[0], "rank 1, of which there is no graph")
         with self.assertRaisesRegex(tutti.InvalidArgument, "the captured graphs cannot run"):
             graph.optimise([first, other])
+        with self.assertRaisesRegex(tutti.InvalidArgument, "alike is for one graph"):
+            graph.optimise([first, other], alike=True)
 
     def test_importing_it_imports_no_pytorch(self):
         out = run_script("import sys, tutti, tutti.graph\ntutti.graph.capture\n"

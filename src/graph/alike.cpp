@@ -1,0 +1,70 @@
+// The graphs of all ranks, made of one rank's: those of a program that does the same on each.
+//
+// What a node reads and writes is the same on all ranks, but for a broadcast, which the root reads and the others
+// write. Of blocks whose lengths differ, of the other rooted collectives and of messages, one rank sees only its own
+// part.
+#include "graph/passes.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tutti::graph {
+namespace {
+
+bool are_equal(const std::vector<Range>& blocks) {
+    return std::ranges::all_of(blocks, [&](const Range& r) { return r.bytes == blocks.front().bytes; });
+}
+
+bool is_known_everywhere(const Node& n) {
+    const auto all = [&](bool (*holds)(const Piece&)) { return std::ranges::all_of(n.pieces, holds); };
+    switch (n.kind) {
+        case Kind::compute:
+        case Kind::copy:
+        case Kind::wait:
+        case Kind::barrier:
+        case Kind::all_reduce: return true;
+        case Kind::broadcast: return !n.opaque;
+        case Kind::all_gather:
+        case Kind::reduce_scatter:
+        case Kind::all_to_all:
+            return !n.opaque && all([](const Piece& p) { return are_equal(p.reads) && are_equal(p.writes); });
+        default: return false;
+    }
+}
+
+/// A broadcast as another rank has it.
+void turn(Node& n, bool is_root) {
+    for (Piece& p : n.pieces) {
+        if (p.reads.empty() == is_root) std::swap(p.reads, p.writes);
+    }
+}
+
+}  // namespace
+
+std::vector<Graph> as_on_all_ranks(const Graph& graph) {
+    if (graph.groups.size() != 1)
+        throw InvalidArgument(
+            fmt::format("optimise: alike is set, and the graph has {} groups: expected one", graph.groups.size()));
+    for (const Node& n : graph.nodes) {
+        if (is_known_everywhere(n)) continue;
+        throw InvalidArgument(fmt::format(
+            "optimise: alike is set, but what {} is on other ranks cannot be told from this one: expected all_reduce, "
+            "broadcast, barrier, or all_gather, reduce_scatter and all_to_all of equal blocks without gaps",
+            describe(graph, n)));
+    }
+    std::vector<Graph> graphs(graph.groups.front().ranks.size(), graph);
+    for (std::size_t r = 0; r < graphs.size(); ++r) {
+        GroupInfo& group = graphs[r].groups.front();
+        if (static_cast<int>(r) == group.rank) continue;
+        group.rank = static_cast<int>(r);
+        for (Node& n : graphs[r].nodes) {
+            if (n.kind == Kind::broadcast) turn(n, n.root == group.rank);
+        }
+    }
+    return graphs;
+}
+
+}  // namespace tutti::graph
