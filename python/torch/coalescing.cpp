@@ -101,4 +101,30 @@ WorkPtr ProcessGroupTutti::reduce_scatter_tensor_coalesced(Tensors& outputs, Ten
                ours, keep(outputs, inputs), to, from);
 }
 
+void ProcessGroupTutti::replay(const std::string& program, Tensors written, Tensors read) {
+    check_not_coalesced("replay_");
+    for (const at::Tensor& tensor : written) {
+        if (!tensor.is_contiguous()) refuse("replay_", "requires tensors in one piece to be written");
+    }
+    sequence_.fetch_add(1, std::memory_order_relaxed);
+    const CallSiteScope site(python::call_site());
+    const Call call{"coalesced", c10d::OpType::COALESCED, false, std::chrono::milliseconds::zero()};
+    std::optional<std::uint64_t> recorded;
+    if (Recorder::is_on()) recorded = record(call, facts_of(call), {{written}, read});
+    const auto end = [&](Recorder::End how) {
+        if (recorded) Recorder::get().end(*recorded, how);
+    };
+    try {
+        pieces_->replay(group(), program, written, read);
+        end(Recorder::End::well);
+    } catch (const InvalidArgument&) {
+        end(Recorder::End::failed);
+        std::rethrow_exception(translated(std::current_exception(), {rank_, "replay_"}));
+    } catch (const DistError&) {
+        end(Recorder::End::failed);
+        failures_.note(std::current_exception());
+        std::rethrow_exception(translated(std::current_exception(), {rank_, "replay_"}));
+    }
+}
+
 }  // namespace tutti::torch

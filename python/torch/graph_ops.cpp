@@ -247,12 +247,25 @@ at::Tensor start_recv(const at::Tensor& like, std::int64_t from, std::int64_t ta
     return tensors[0];
 }
 
+/// Writes `written`, reads `read`: pieces.hpp.
+void replay_(const std::vector<at::Tensor>& written, const std::vector<at::Tensor>& read, const std::string& program,
+             const std::string& group) {
+    const auto backend = c10d::resolve_process_group(group)->getBackend(at::kCPU);
+    auto* const own = dynamic_cast<ProcessGroupTutti*>(backend.get());
+    TORCH_CHECK_VALUE(own != nullptr, "tutti_graph::replay_: group ", group, " has the backend ",
+                      backend->getBackendName(), "; expected tutti, as when the graph was compiled");
+    Tensors from;
+    for (const at::Tensor& tensor : read) from.push_back(tensor.contiguous());
+    own->replay(program, written, std::move(from));
+}
+
 void define_graph_ops(::torch::Library& library) {
     const std::vector<at::Tag> tags{at::Tag::pt2_compliant_tag};
     for (const char* schema : {
              "all_reduce_(Tensor(a!) tensor, str reduce_op, str group_name) -> ()",
              "all_reduce_coalesced_(Tensor(a!)[] tensors, str reduce_op, str group_name) -> ()",
              "broadcast_(Tensor(a!) tensor, int root, str group_name) -> ()",
+             "replay_(Tensor(a!)[] written, Tensor[] read, str program, str group_name) -> ()",
              "all_gather_into_tensor(Tensor input, int group_size, str group_name) -> Tensor",
              "all_gather_into_tensor_coalesced(Tensor[] inputs, int group_size, str group_name) -> Tensor[]",
              "reduce_scatter_tensor(Tensor input, str reduce_op, int group_size, str group_name) -> Tensor",
@@ -280,6 +293,7 @@ void implement_graph_ops(::torch::Library& library) {
     library.impl("all_reduce_", &all_reduce_);
     library.impl("all_reduce_coalesced_", &all_reduce_coalesced_);
     library.impl("broadcast_", &broadcast_);
+    library.impl("replay_", &replay_);
     library.impl("all_gather_into_tensor", &all_gather_into_tensor);
     library.impl("all_gather_into_tensor_coalesced", &all_gather_into_tensor_coalesced);
     library.impl("reduce_scatter_tensor", &reduce_scatter_tensor);

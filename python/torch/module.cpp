@@ -179,6 +179,22 @@ PYBIND11_MODULE(_backend, module) {
     group.def("predicted_us", &ProcessGroupTutti::predicted_us, py::arg("collective"), py::arg("bytes"), ReleaseGil(),
               "Microseconds that a collective (\"all_reduce\") of so many bytes takes, by the numbers of the machine; "
               "equal on all ranks.");
+    group.def(
+        "pieces",
+        [](const ProcessGroupTutti& self) {
+            std::vector<Pieces::Told> told;
+            {
+                const py::gil_scoped_release release;
+                told = self.pieces();
+            }
+            py::list list;
+            for (const Pieces::Told& one : told)
+                list.append(py::dict(py::arg("program") = one.program, py::arg("captured") = one.captured,
+                                     py::arg("changes") = one.changes, py::arg("optimised") = one.optimised,
+                                     py::arg("replays") = one.replays));
+            return list;
+        },
+        "The pieces of compiled graphs that this group has replayed, as texts; see tutti.graph.explain.");
     group.def("_set_default_timeout", &ProcessGroupTutti::setTimeout, py::arg("timeout"), ReleaseGil(),
               "Of operations that are called from now on.");
     group.def("get_error", &ProcessGroupTutti::getError, ReleaseGil(), "torch's ErrorType of what failed first.");

@@ -94,6 +94,7 @@ ProcessGroupTutti::~ProcessGroupTutti() {
         alive().groups.erase(this);
     }
     drop_coalesced();
+    pieces_.reset();
     group_ = ProcessGroup();
 }
 

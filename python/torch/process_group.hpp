@@ -9,6 +9,7 @@
 #pragma once
 
 #include "failure.hpp"
+#include "pieces.hpp"
 #include "quantized.hpp"
 #include "recorder.hpp"
 #include "tensors.hpp"
@@ -150,6 +151,13 @@ class ProcessGroupTutti : public c10d::Backend {
         return translating([&] { return group().predicted_us(collective, bytes); });
     }
 
+    /// A piece of a compiled graph's communication (pieces.hpp). Blocks. Throws as the piece's collectives do.
+    void replay(const std::string& program, Tensors written, Tensors read);
+    /// The pieces that it has replayed.
+    std::vector<Pieces::Told> pieces() const {
+        return pieces_->tell();
+    }
+
     WorkPtr send(Tensors& tensors, int destination, int tag) override;
     WorkPtr recv(Tensors& tensors, int source, int tag) override;
     WorkPtr recvAnysource(Tensors& tensors, int tag) override;
@@ -237,6 +245,7 @@ class ProcessGroupTutti : public c10d::Backend {
     std::int64_t generation_ = -1;  // the uuid of the last reconfigure()
     std::atomic<std::uint64_t> sequence_{0};
     Failures failures_;
+    std::unique_ptr<Pieces> pieces_ = std::make_unique<Pieces>();
     std::size_t recorded_as_ = 0;  // the flight recorder's number of this group
     std::atomic<std::uint64_t> messages_{0};
     mutable std::mutex coalescing_mutex_;

@@ -16,7 +16,8 @@ With torch.compile:
 
 patch_for_hcom() makes the functions of torch.distributed traceable: all collectives, in place as they are called, send and
 recv, and what is called with async_op=True. Any backend of torch.compile may follow. get_backend() is inductor with passes
-that put small collectives together, start large ones early and wait for them late, and leave out the copies.
+that start large collectives early and wait for them late, leave out the copies, and make one call of each connected piece of
+small ones: the passes of the graphs over arrays optimise it, and explain() says what they did.
 
 `import tutti.graph.patch_for_hcom_allreduce` is the older way, for all_reduce alone.
 
@@ -31,7 +32,7 @@ _OVER_ARRAYS = [
     "Change", "Edge", "Executable", "Graph", "GroupInfo", "HostRead", "Node", "Optimised", "Piece", "Proof", "Range",
     "capture", "check_host_read", "compute", "instantiate", "is_capturing", "item", "optimise", "prove", "temporary",
 ]
-__all__ = ["CompilerConfig", "get_backend", "get_npu_backend", "patch_for_hcom", *_OVER_ARRAYS]
+__all__ = ["CompilerConfig", "explain", "get_backend", "get_npu_backend", "patch_for_hcom", *_OVER_ARRAYS]
 
 if TYPE_CHECKING:
     from tutti._captured import *
@@ -53,6 +54,15 @@ def patch_for_hcom() -> None:
     from . import patch
 
     patch.install()
+
+
+def explain(group: Any = None) -> str:
+    """What the passes made of the pieces of communication that compiled graphs have replayed with `group` on this rank, as a
+    text. None: the default group. ValueError for a group of another backend; ImportError without PyTorch."""
+    _need_torch()
+    from . import explained
+
+    return explained.explain(group)
 
 
 def __getattr__(name: str) -> Any:

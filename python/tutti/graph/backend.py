@@ -23,14 +23,17 @@ PART_OF_BANDWIDTH = 0.9
 class CompilerConfig:
     """What get_backend() does with collectives. All ranks give equal values.
 
-    bucket: small ones of a kind become one call. bucket_bytes: a bucket's size; None: the smallest that has 90 % of the
-    bandwidth, by the latency and bandwidth that the group's ranks measured when they met. overlap: those that take longer
+    bucket: small ones become one call, with the local steps between them. bucket_bytes: the size of a bucket, which is what
+    counts as small; None: the smallest that has 90 % of the bandwidth, by the latency and bandwidth that the group's ranks
+    measured when they met. algebra: within such a call collectives that give what is there already are left out, and pairs
+    that are one become one. overlap: those that take longer
     than overlap_us, by the same numbers, go on while something is computed. in_place: the others are done when their call
     returns, in the tensors that they are given. inductor: options of torch._inductor.config.
     """
 
     bucket: bool = True
     bucket_bytes: int | None = None
+    algebra: bool = True
     overlap: bool = True
     overlap_us: float = 200.0
     in_place: bool = True
@@ -43,7 +46,7 @@ class CompilerConfig:
             raise ValueError(f"CompilerConfig: overlap_us is {self.overlap_us}; expected zero or more")
 
 
-def _backend_of(group_name: str) -> Any:
+def backend_of(group_name: str) -> Any:
     """The ProcessGroupTutti of a group; None: it has another backend."""
     members = distributed_c10d._resolve_process_group(group_name)
     found = members._get_backend(torch.device("cpu"))
@@ -51,9 +54,15 @@ def _backend_of(group_name: str) -> Any:
     return found if hasattr(found, "predicted_us") else None
 
 
+def replays(group_name: str) -> bool:
+    """Whether the group can replay pieces: it is tutti's, and nothing stands before it that would see each call."""
+    members = distributed_c10d._resolve_process_group(group_name)
+    return hasattr(members._get_backend(torch.device("cpu")), "pieces")
+
+
 def predicted_us(group_name: str, collective: str, size: int) -> float:
     """Microseconds. Of other backends than tutti, which measures nothing: as over a good local network."""
-    found = _backend_of(group_name)
+    found = backend_of(group_name)
     if found is not None:
         return float(found.predicted_us(collective, size))
     return 50.0 + size / 1000.0
@@ -78,14 +87,14 @@ class _Passes:
         config = self.config
         fixed = config.bucket_bytes
         passes.run(graph, passes.Settings(
-            bucket=config.bucket, overlap=config.overlap, in_place=config.in_place, overlap_us=config.overlap_us,
+            bucket=config.bucket, algebra=config.algebra, overlap=config.overlap, in_place=config.in_place, overlap_us=config.overlap_us,
             bucket_bytes=functools.cache(bucket_bytes) if fixed is None else lambda group_name: fixed,
-            predicted_us=functools.cache(predicted_us)))
+            predicted_us=functools.cache(predicted_us), replays=functools.cache(replays)))
 
     def uuid(self) -> Any:
         files = sorted(pathlib.Path(__file__).parent.glob("*.py"))
         digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-        numbers = {name: (bucket_bytes(name), [predicted_us(name, kind, 1 << 20) for kind in passes._ALONE])
+        numbers = {name: (replays(name), bucket_bytes(name), [predicted_us(name, kind, 1 << 20) for kind in passes._ALONE])
                    for name in _group_names()}
         return digest, repr(self.config), repr(numbers)
 

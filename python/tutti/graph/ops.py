@@ -12,7 +12,7 @@ from torch.distributed import distributed_c10d
 from ..torch._module import backend
 
 #: Those of ours that write their first argument; all others return what is new.
-IN_PLACE = ("all_reduce_", "all_reduce_coalesced_", "broadcast_")
+IN_PLACE = ("all_reduce_", "all_reduce_coalesced_", "broadcast_", "replay_")
 #: The collectives that inductor's graphs call, by tutti's names, and PyTorch's operators for them.
 FORMS = {"all_reduce": "all_reduce", "all_gather": "all_gather_into_tensor", "reduce_scatter": "reduce_scatter_tensor",
          "all_to_all": "all_to_all_single", "broadcast": "broadcast"}
@@ -69,7 +69,7 @@ def _nothing(*arguments: Any) -> None:
 
 
 _FAKES = {
-    "all_reduce_": _nothing, "all_reduce_coalesced_": _nothing, "broadcast_": _nothing,
+    "all_reduce_": _nothing, "all_reduce_coalesced_": _nothing, "broadcast_": _nothing, "replay_": _nothing,
     "all_gather_into_tensor": lambda input, group_size, group_name: _gathered(input, group_size),
     "all_gather_into_tensor_coalesced":
         lambda inputs, group_size, group_name: [_gathered(input, group_size) for input in inputs],
@@ -159,9 +159,11 @@ def lower() -> None:
                 _, tensors, others, unflatten, _ = result
             else:
                 tensors, others, unflatten = result.tensor_args, result.non_tensor_args, result.unflatten_args
+            written = {tensor.get_name() for tensor in _listed(arguments[0])}
             for tensor in tensors:
                 tensor.realize()
-                V.graph.mark_buffer_mutated(tensor.get_name())
+                if tensor.get_name() in written:
+                    V.graph.mark_buffer_mutated(tensor.get_name())
             # The schema says what is written.
             ir._CollectiveKernel(ir.NoneLayout(device=tensors[0].get_device()), operator, tensors, others, unflatten)
 
@@ -171,6 +173,10 @@ def lower() -> None:
         operator = getattr(torch.ops.tutti_graph, name).default
         add_layout_constraint(operator, constrain_to_fx_strides)
         register_lowering(operator, type_promotion_kind=None)(in_place(operator) if name in IN_PLACE else out_of_place(operator))
+
+
+def _listed(argument: Any) -> Any:
+    return argument if isinstance(argument, (list, tuple)) else [argument]
 
 
 def _keep_order(kernel: Any, virtualized: Any) -> None:

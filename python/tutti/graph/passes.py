@@ -1,6 +1,8 @@
 """Passes over the graph of a compiled function, before inductor makes code of it.
 
-    bucket      small collectives of one kind, (group, operation, operator, dtype), that do not need each other, are one call;
+    pieces      small collectives of one group that do not need each other, or only by way of local steps, are one call, which
+                tutti::graph optimises: it knows algebra, buckets and memory (pieces.py). Where it cannot serve (groups of other
+                backends, what goes on in the background) those of one kind, (operation, operator, dtype), are one call;
     order       long collectives start as early and are waited for as late as the graph allows;
     in place    all other collectives are done in the tensor that they are given, when their call returns: no clone, no copy
                 back, no Work that is kept, no wait.
@@ -21,7 +23,8 @@ from typing import Any, Callable, Iterable
 import torch
 from torch.fx import Graph, Node
 
-from . import ops
+from . import ops, pieces
+from .pieces import Piece
 
 aten = torch.ops.aten
 c10d = torch.ops._c10d_functional
@@ -46,14 +49,16 @@ _ALONE = {name: _own(form) for name, form in ops.FORMS.items()}
 
 @dataclass
 class Settings:
-    """What the passes do. `bucket_bytes` and `predicted_us`: (group's name, tutti's name of a collective, bytes)."""
+    """What the passes do. `predicted_us`: of a group's name, tutti's name of a collective, and bytes."""
 
     bucket: bool
+    algebra: bool
     overlap: bool
     in_place: bool
     overlap_us: float
     bucket_bytes: Callable[[str], int]
     predicted_us: Callable[[str, str, int], float]
+    replays: Callable[[str], bool]  #: whether tutti can replay pieces of the group of this name
 
 
 @dataclass(eq=False)
@@ -69,19 +74,40 @@ class Call:
     issued: list[Node] = field(default_factory=list)
 
 
-def run(graph: Graph, settings: Settings) -> list[Call]:
-    """Changes the graph; returns its collectives, in order."""
+@dataclass(eq=False)
+class Join:
+    """Calls of one group that may be issued together, and the local steps between them."""
+
+    calls: list[Call]
+    steps: set[Node] = field(default_factory=set)
+    chained: bool = False  #: one needs another
+    bytes: int = 0
+
+    def nodes(self) -> set[Node]:
+        return {node for call in self.calls for node in (*call.members, *call.waits)} | self.steps
+
+
+def run(graph: Graph, settings: Settings) -> list[Call | Piece]:
+    """Changes the graph; returns what communicates, in order."""
     movable = _movable(graph)
-    calls = _find(movable)
-    if settings.bucket:
-        calls = _bucket(movable, calls, settings)
-    _choose_background(movable, calls, settings)
-    _issue(graph, calls, settings)
-    _order(graph, calls)
-    if settings.in_place:
-        for call in calls:
-            if not call.background and call.kind in ("all_reduce", "broadcast"):
-                _put_in_place(graph, call)
+    found = _find(movable)
+    joins = _join(movable, found, settings) if settings.bucket else [Join([call]) for call in found]
+    calls: list[Call | Piece] = []
+    for join in joins:
+        calls += _of_join(movable, join, settings)
+    place = {node: i for i, node in enumerate(movable)}
+    calls.sort(key=lambda call: max(place[node] for node in _issues(call)))
+    for number, call in enumerate(calls):
+        if isinstance(call, Piece):
+            pieces.issue(graph, call, number)
+        else:
+            _issue(graph, call, settings)
+    _order(graph, [call for call in calls if isinstance(call, Call) and call.background])
+    for number, call in enumerate(calls):
+        if isinstance(call, Piece):
+            _lower(graph, call, number, settings)
+        elif settings.in_place and not call.background and call.kind in ("all_reduce", "broadcast"):
+            _put_in_place(graph, call)
     graph.eliminate_dead_code()
     graph.lint()
     return calls
@@ -104,6 +130,8 @@ def _movable(graph: Graph) -> list[Node]:
 def _has_effects(node: Node) -> bool:
     """Communicates in another way than the collectives that are found here."""
     target = node.target
+    if target is pieces.replayed:
+        return True
     return isinstance(target, torch._ops.OpOverload) and target.namespace in ("tutti_graph", "_c10d_functional") and \
         target is not c10d.wait_tensor.default
 
@@ -139,59 +167,80 @@ def _group_of(call: Call) -> str:
     return str(call.members[0].args[-1])
 
 
-# ---- Bucket
+# ---- What is issued together
 
 
-def _bucket(nodes: list[Node], calls: list[Call], settings: Settings) -> list[Call]:
-    index = {node: i for i, node in enumerate(nodes)}
-    bucket_of: dict[Node, Call] = {}
-    open_buckets: dict[tuple, Call] = {}
+def _join(nodes: list[Node], calls: list[Call], settings: Settings) -> list[Join]:
+    """Each call joins the last one of its group, or of its kind, if what both need and what needs them stays in order. Those
+    that need each other by local steps are small; those that do not are small together."""
+    place = {node: i for i, node in enumerate(nodes)}
+    joins: list[Join] = []
+    open_joins: dict[tuple, Join] = {}
+    others: dict[Node, set[Node]] = {}  # of each node of a join of several, or of a call, all of them
     for call in calls:
-        member = call.members[0]
-        limit = settings.bucket_bytes(_group_of(call)) if call.kind in _TOGETHER else 0
-        bucket = open_buckets.get(call.key)
-        if bucket is None or bucket.bytes + call.bytes > limit or _needs(member, bucket, bucket_of):
-            bucket = Call(call.kind, call.key, [], [], 0)
+        member, group = call.members[0], _group_of(call)
+        mixes = settings.in_place and settings.replays(group) and pieces.may_hold(call.kind, member)
+        limit = settings.bucket_bytes(group) if mixes or call.kind in _TOGETHER else 0
+        key = (group, call.key[-1]) if mixes else call.key
+        join = open_joins.get(key)
+        if join is None or call.bytes >= limit or not _may_join(join, call, mixes, limit, others, place):
+            join = Join([])
+            joins.append(join)
             if call.bytes < limit:
-                open_buckets[call.key] = bucket
-        bucket.members += call.members
-        bucket.waits += call.waits
-        bucket.bytes += call.bytes
-        bucket_of[member] = bucket
-    buckets = list(dict.fromkeys(bucket_of.values()))
-    return sorted(buckets, key=lambda bucket: index[bucket.members[-1]])
+                open_joins[key] = join
+        join.calls.append(call)
+        join.bytes += call.bytes
+        together = join.nodes()
+        others.update((node, together) for node in together)
+    return joins
 
 
-def _needs(node: Node, bucket: Call, bucket_of: dict[Node, Call]) -> bool:
-    """Whether it, or what would be issued together with what it needs, needs a result of the bucket."""
-    seen, pending = set(), [node]
-    while pending:
-        for needed in pending.pop().all_input_nodes:
-            if needed in seen:
-                continue
-            seen.add(needed)
-            other = bucket_of.get(needed)
-            if other is bucket:
-                return True
-            pending.append(needed)
-            if other is not None:
-                pending += [member for member in other.members if member not in seen]
-    return False
+def _may_join(join: Join, call: Call, mixes: bool, limit: int, others: dict[Node, set[Node]], place: dict[Node, int]) -> bool:
+    """Also takes the local steps between them into the join."""
+    nodes = join.nodes()
+    path = pieces.path(call.members[0], nodes, others, place)
+    if path is None:
+        return False
+    if not path:
+        return join.bytes + call.bytes <= limit
+    between = [node for node in path if node not in nodes]
+    if not mixes or not all(pieces.is_step(node) and (_bytes_of(node) or 0) < limit for node in between):
+        return False
+    join.steps.update(between)
+    join.chained = True
+    return True
 
 
-# ---- Background or not
+def _of_join(movable: list[Node], join: Join, settings: Settings) -> list[Call | Piece]:
+    """A piece; or calls, each with those of one kind, where they go on in the background or tutti cannot replay them."""
+    alike: dict[tuple, Call] = {}
+    for i, call in enumerate(join.calls):
+        key = call.key if call.kind in _TOGETHER else (i,)
+        of_key = alike.setdefault(key, Call(call.kind, call.key, [], [], 0))
+        of_key.members += call.members
+        of_key.waits += call.waits
+        of_key.bytes += call.bytes
+    calls = list(alike.values())
+    group = _group_of(calls[0])
+    if not join.chained and settings.overlap:
+        takes = sum(settings.predicted_us(group, call.kind, call.bytes) for call in calls)
+        if takes >= settings.overlap_us:
+            for call in calls:
+                call.background = _may_overlap(movable, call)
+    if len(join.calls) == 1 or any(call.background for call in calls) or \
+            not (settings.in_place and settings.replays(group)):
+        return [*calls]
+    return [Piece(group, [(call.kind, call.members[0], call.waits[0]) for call in join.calls], join.steps)]
 
 
-def _choose_background(movable: list[Node], calls: list[Call], settings: Settings) -> None:
-    """A call goes on in the background where it takes long, and there is something to compute meanwhile: what it does not
-    need, and what does not need it."""
-    for call in calls:
-        if not settings.overlap:
-            continue
-        if settings.predicted_us(_group_of(call), call.kind, call.bytes) < settings.overlap_us:
-            continue
-        bound = _reached(call.members, lambda node: node.all_input_nodes) | _reached(call.waits, lambda node: node.users)
-        call.background = any(node not in bound and _computes(node) for node in movable)
+def _issues(call: Call | Piece) -> list[Node]:
+    return call.members if isinstance(call, Call) else [member for _, member, _ in call.collectives]
+
+
+def _may_overlap(movable: list[Node], call: Call) -> bool:
+    """Whether there is something to compute meanwhile: what the call does not need, and what does not need it."""
+    bound = _reached(call.members, lambda node: node.all_input_nodes) | _reached(call.waits, lambda node: node.users)
+    return any(node not in bound and _computes(node) for node in movable)
 
 
 def _reached(nodes: Iterable[Node], step: Callable[[Node], Iterable[Node]]) -> set[Node]:
@@ -214,42 +263,41 @@ def _computes(node: Node) -> bool:
 # ---- The new calls
 
 
-def _issue(graph: Graph, calls: list[Call], settings: Settings) -> None:
+def _issue(graph: Graph, call: Call, settings: Settings) -> None:
     """Replaces members and waits. What is written in place is still a function here: its result is its argument."""
-    for call in calls:
-        if call.background and len(call.members) == 1 or not settings.in_place and len(call.members) == 1:
-            call.issued = [call.members[0]]
-            continue
-        behind = call.background or not settings.in_place
-        inputs = [member.args[0] for member in call.members]
-        arguments = call.members[0].args[1:]
-        examples = [wait.meta.get("val") for wait in call.waits]
-        with graph.inserting_after(call.members[-1]):
-            if len(inputs) > 1:
-                issued = graph.call_function(_TOGETHER[call.kind][0 if behind else 1], (inputs, *arguments))
-                issued.meta["val"] = examples
-            else:
-                issued = graph.call_function(_ALONE[call.kind], (inputs[0], *arguments))
-                issued.meta["val"] = examples[0]
-        call.issued = [issued]
-        at = issued
-        new_waits = []
-        for i, (wait, example) in enumerate(zip(call.waits, examples)):
-            result = issued
-            if len(inputs) > 1:
-                with graph.inserting_after(at):
-                    result = at = graph.call_function(operator.getitem, (issued, i))
-                result.meta["val"] = example
-                call.issued.append(result)
-            if behind:
-                with graph.inserting_after(at):
-                    result = at = graph.call_function(c10d.wait_tensor.default, (result,))
-                result.meta["val"] = example
-                new_waits.append(result)
-            wait.replace_all_uses_with(result)
-        for node in (*call.waits, *call.members):
-            graph.erase_node(node)
-        call.waits = new_waits
+    if call.background and len(call.members) == 1 or not settings.in_place and len(call.members) == 1:
+        call.issued = [call.members[0]]
+        return
+    behind = call.background or not settings.in_place
+    inputs = [member.args[0] for member in call.members]
+    arguments = call.members[0].args[1:]
+    examples = [wait.meta.get("val") for wait in call.waits]
+    with graph.inserting_after(call.members[-1]):
+        if len(inputs) > 1:
+            issued = graph.call_function(_TOGETHER[call.kind][0 if behind else 1], (inputs, *arguments))
+            issued.meta["val"] = examples
+        else:
+            issued = graph.call_function(_ALONE[call.kind], (inputs[0], *arguments))
+            issued.meta["val"] = examples[0]
+    call.issued = [issued]
+    at = issued
+    new_waits = []
+    for i, (wait, example) in enumerate(zip(call.waits, examples)):
+        result = issued
+        if len(inputs) > 1:
+            with graph.inserting_after(at):
+                result = at = graph.call_function(operator.getitem, (issued, i))
+            result.meta["val"] = example
+            call.issued.append(result)
+        if behind:
+            with graph.inserting_after(at):
+                result = at = graph.call_function(c10d.wait_tensor.default, (result,))
+            result.meta["val"] = example
+            new_waits.append(result)
+        wait.replace_all_uses_with(result)
+    for node in (*call.waits, *call.members):
+        graph.erase_node(node)
+    call.waits = new_waits
 
 
 # ---- Order
@@ -275,7 +323,7 @@ def keeping_order(reorder: Callable[[Graph], None]) -> Callable[[Graph], None]:
     return run_in_order
 
 
-def _order(graph: Graph, calls: list[Call]) -> None:
+def _order(graph: Graph, background: list[Call]) -> None:
     """Sorts by data, otherwise as the program is written; what goes on in the background begins early and ends late."""
     nodes = list(graph.nodes)
     place = {node: float(i) for i, node in enumerate(nodes)}
@@ -285,7 +333,6 @@ def _order(graph: Graph, calls: list[Call]) -> None:
     for before, effect in zip(effects, effects[1:]):  # and what communicates stays in this order
         after[effect].add(before)
     place = {node: float(i) for i, node in enumerate(in_order)}
-    background = [call for call in calls if call.background]
     for call in background:  # nodes that need its results come behind all others
         for node in _reached(call.waits, lambda node: node.users):
             place[node] += len(nodes)
@@ -380,6 +427,22 @@ def _put_in_place(graph: Graph, call: Call) -> None:
             graph.erase_node(result)
     graph.erase_node(issued)
     call.issued = [written]
+
+
+def _lower(graph: Graph, piece: Piece, number: int, settings: Settings) -> None:
+    call = piece.written[0]
+    place = {node: i for i, node in enumerate(graph.nodes)}
+    by_storage: dict[Any, list[Node]] = {}
+    for node in graph.nodes:
+        by_storage.setdefault(_storage(node), []).append(node)
+    inputs: list[Node] = call.args[0]  # type: ignore[assignment]
+
+    def may_be_written(tensor: Node, write_back: Node | None) -> bool:
+        alone = all(other is tensor or _storage(other) != _storage(tensor) for other in inputs)
+        return alone and _may_be_written(tensor, call, write_back, by_storage, place)
+
+    options = f"bucket {settings.bucket_bytes(piece.group)}; algebra {int(settings.algebra)}"
+    pieces.lower(graph, piece, number, options, may_be_written, _write_back)
 
 
 def _write_back(tensor: Node, result: Node) -> Node | None:
