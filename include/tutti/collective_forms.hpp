@@ -5,8 +5,8 @@
 // For example `#define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, Options, ...) Plan
 // name(TUTTI_PARAMETERS_##tensors(Options));` before the table is included declares a plan's function of each row.
 //
-// A file that includes the table first defines TUTTI_OR_NONE, the text behind a parameter that a caller may leave out: its
-// default in a declaration, nothing in a definition.
+// A file that includes the table first defines TUTTI_OR_NONE, the text behind a parameter that a caller may leave out:
+// its default in a declaration, nothing in a definition.
 #pragma once
 
 #define TUTTI_PARAMETERS_TensorInPlace(Options) TensorView tensor, const Options &options TUTTI_OR_NONE
