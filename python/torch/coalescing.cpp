@@ -115,7 +115,8 @@ void ProcessGroupTutti::replay(const std::string& program, Tensors written, Tens
         if (recorded) Recorder::get().end(*recorded, how);
     };
     try {
-        pieces_->replay(group(), program, written, read);
+        const std::shared_ptr<Pieces> pieces = pieces_;
+        pieces->replay(group(), program, written, read);
         end(Recorder::End::well);
     } catch (const InvalidArgument&) {
         end(Recorder::End::failed);

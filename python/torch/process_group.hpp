@@ -245,7 +245,7 @@ class ProcessGroupTutti : public c10d::Backend {
     std::int64_t generation_ = -1;  // the uuid of the last reconfigure()
     std::atomic<std::uint64_t> sequence_{0};
     Failures failures_;
-    std::unique_ptr<Pieces> pieces_ = std::make_unique<Pieces>();
+    std::shared_ptr<Pieces> pieces_ = std::make_shared<Pieces>();  // a replay under way keeps it
     std::size_t recorded_as_ = 0;  // the flight recorder's number of this group
     std::atomic<std::uint64_t> messages_{0};
     mutable std::mutex coalescing_mutex_;

@@ -105,7 +105,7 @@ WorkPtr ProcessGroupTutti::reconfigure(const c10d::ReconfigureOptions& options) 
     ProcessGroup last = join(store, rank, ranks, size, limit);
 
     std::swap(group_, last);
-    pieces_ = std::make_unique<Pieces>();  // the others are the last group's
+    pieces_ = std::make_shared<Pieces>();  // the others are the last group's
     const bool had_failed = failures_.first() != c10d::ErrorType::SUCCESS;
     failures_.reset();
     rank_ = rank;

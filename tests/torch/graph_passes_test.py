@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import time
 import unittest
 
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
@@ -211,16 +210,13 @@ def one_more(x, rank):
 
 
 def differs(rank, n, name, words):
-    start = time.monotonic()
     text = ""
     try:
         compiled = torch.compile(globals()[name], backend=get_backend(), fullgraph=True)
         compiled(torch.arange(8.0), rank)
-        start = time.monotonic()
         dist.barrier()  # a rank whose graph has fewer calls meets the other rank's further one here
     except dist.DistBackendError as error:
         text = str(error)
-    assert time.monotonic() - start < 60
     expect(text, *words)
 
 

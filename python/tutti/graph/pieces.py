@@ -17,9 +17,9 @@ c10d = torch.ops._c10d_functional
 
 #: Local steps that a piece may hold, by their names in a program. Beside tensors of one shape they take a number as their
 #: second argument.
-_UNARY = {aten.abs.default: "abs", aten.exp.default: "exp", aten.neg.default: "neg", aten.relu.default: "relu",
+_UNARY: dict[Any, str] = {aten.abs.default: "abs", aten.exp.default: "exp", aten.neg.default: "neg", aten.relu.default: "relu",
           aten.sigmoid.default: "sigmoid", aten.sqrt.default: "sqrt", aten.tanh.default: "tanh"}
-_BINARY = {aten.add.Tensor: "add", aten.div.Tensor: "div", aten.maximum.default: "maximum",
+_BINARY: dict[Any, str] = {aten.add.Tensor: "add", aten.div.Tensor: "div", aten.maximum.default: "maximum",
            aten.minimum.default: "minimum", aten.mul.Tensor: "mul", aten.sub.Tensor: "sub"}
 #: Other shapes of the same elements in the same order.
 _VIEWS = (aten.view.default, aten.reshape.default, aten.unsqueeze.default, aten.squeeze.dim, aten._unsafe_view.default)
