@@ -246,7 +246,7 @@ class ProcessGroupTutti : public c10d::Backend {
     std::atomic<std::uint64_t> sequence_{0};
     Failures failures_;
     std::shared_ptr<Pieces> pieces_ = std::make_shared<Pieces>();  // a replay under way keeps it
-    std::size_t recorded_as_ = 0;  // the flight recorder's number of this group
+    std::size_t recorded_as_ = 0;                                  // the flight recorder's number of this group
     std::atomic<std::uint64_t> messages_{0};
     mutable std::mutex coalescing_mutex_;
     std::map<std::thread::id, std::unique_ptr<Coalesced>> coalesced_;  // by the thread that collects
