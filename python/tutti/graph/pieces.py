@@ -119,7 +119,8 @@ def issue(graph: Graph, piece: Piece, number: int) -> None:
         if node not in views and any(user not in nodes or user in used_views for user in node.users):
             outside.setdefault(piece._numbers[node], []).append(node)
     piece._results = list(outside)
-    with graph.inserting_after(in_order[-1]):
+    # Where its last collective was, on all ranks: its last wait may lie behind the next communication on some of them.
+    with graph.inserting_after([node for node in in_order if node in kinds][-1]):
         call = graph.call_function(replayed, (piece._inputs, number))
     call.meta["val"] = [first[own].meta["val"] for own in piece._results]
     piece.written = [call]
