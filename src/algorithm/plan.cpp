@@ -102,7 +102,7 @@ Found by_limits(const Context& c) {
 // each rank reads all ranks' values, twice a buffer in two phases. The sizes are powers of two (slot_sizes()).
 bool few_enough_for_slots(const Context& c, const CostModel& costs) {
     if (c.request.collective != Collective::all_reduce) return true;
-    constexpr double overhead_us = 2, gain = 1.5;
+    constexpr double overhead_us = 1, gain = 1.5;
     const auto us = [&](std::string_view algorithm) {
         return *predicted_us(c.layout, Collective::all_reduce, algorithm, std::bit_floor(decisive_bytes(c.request)), 1,
                              costs);
