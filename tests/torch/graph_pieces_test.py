@@ -43,6 +43,7 @@ def compiled(function, **config):
         return compile_fx(graph, inputs, inner_compile=run_passes, config_patches=backend._with_passes(CompilerConfig(**config)))
 
     torch._dynamo.reset()
+    torch._functorch.config.enable_autograd_cache = False  # what an earlier run has compiled passes no passes
     tutti.graph.patch_for_hcom()
     ops.lower()
     return torch.compile(function, backend=without_code, fullgraph=True), graphs
