@@ -1,6 +1,6 @@
-// Few of them are worth a call of PyTorch's: what takes a microsecond there takes some nanoseconds here. So the
-// operations that IEEE 754 defines are loops over float and double; for other types and operations PyTorch's own are
-// called.
+// Few of them are worth a call of PyTorch's: such a call takes a microsecond, a loop over few numbers some nanoseconds.
+// So the operations that IEEE 754 defines are loops over float and double; for other types and operations PyTorch's own
+// are called.
 #include "piece_steps.hpp"
 
 #include <ATen/ATen.h>

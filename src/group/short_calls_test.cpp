@@ -1,5 +1,5 @@
-// Short calls of a rank whose peer is in the same thread: what has come before the call ends it at once, and what has
-// not makes it an operation.
+// Short calls of a rank whose peer is in the same thread: a call ends at once if the peer's values have come before it,
+// and becomes an operation if they have not.
 #include "group/short_calls.hpp"
 
 #include "group/rank_in_thread.hpp"

@@ -81,6 +81,7 @@ class Builder {
     Step& begin(StepKind kind);
     void uses(const Chunk& chunk);
     void reads(const Chunk& chunk);
+    void combines(std::span<const Operand> operands);
     void writes(const Chunk& chunk);
     void end();
     void wait_for(std::int64_t step);

@@ -2,7 +2,7 @@
 
     pieces      small collectives of one group that do not need each other, or only by way of local steps, are one call, which
                 tutti::graph optimises: it knows algebra, buckets and memory (pieces.py). Where it cannot serve (groups of other
-                backends, what goes on in the background) those of one kind, (operation, operator, dtype), are one call;
+                backends, calls that go on in the background) those of one kind, (operation, operator, dtype), are one call;
     order       long collectives start as early and are waited for as late as the graph allows;
     in place    all other collectives are done in the tensor that they are given, when their call returns: no clone, no copy
                 back, no Work that is kept, no wait.
@@ -396,20 +396,45 @@ def _storage(node: Node) -> Any:
     return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
 
 
+class _Memory:
+    """Which nodes of a graph share memory, and in which order they stand."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._place = {node: i for i, node in enumerate(graph.nodes)}
+        self._by_storage: dict[Any, list[Node]] = {}
+        for node in graph.nodes:
+            self._by_storage.setdefault(_storage(node), []).append(node)
+
+    def may_be_written(self, tensor: Node, issued: Node, write_back: Node | None) -> bool:
+        """Whether nobody needs the tensor as it was, once the call is issued."""
+        value = tensor.meta.get("val")
+        if not isinstance(value, torch.Tensor) or not value.is_contiguous():
+            return False
+        sharing = self._by_storage[_storage(tensor)]
+        if sharing[0] is not tensor or (tensor.op == "placeholder") != (write_back is not None):
+            return False  # a part of something else, or the caller's
+        if tensor.op not in ("placeholder", "call_function"):
+            return False
+        for node in sharing:
+            if node is write_back:
+                continue
+            for user in node.users:
+                if user is not issued and user is not write_back and self._place[user] > self._place[issued]:
+                    return False
+        return True
+
+
 def _put_in_place(graph: Graph, call: Call) -> None:
     """The call writes its arguments; who used its results uses those. An argument that is needed as it was is cloned."""
     issued = call.issued[0]
     several = len(call.issued) > 1
     inputs = list(issued.args[0]) if several else [issued.args[0]]  # type: ignore[arg-type]
     results = call.issued[1:] if several else [issued]
-    place = {node: i for i, node in enumerate(graph.nodes)}
-    by_storage: dict[Any, list[Node]] = {}
-    for node in graph.nodes:
-        by_storage.setdefault(_storage(node), []).append(node)
+    memory = _Memory(graph)
     targets: list[Node] = []
     for tensor, result in zip(inputs, results):
         write_back = _write_back(tensor, result)
-        if tensor in targets or not _may_be_written(tensor, issued, write_back, by_storage, place):
+        if tensor in targets or not memory.may_be_written(tensor, issued, write_back):
             with graph.inserting_before(issued):
                 copy = graph.call_function(aten.clone.default, (tensor,), {"memory_format": torch.contiguous_format})
             copy.meta["val"] = result.meta["val"]
@@ -431,15 +456,12 @@ def _put_in_place(graph: Graph, call: Call) -> None:
 
 def _lower(graph: Graph, piece: Piece, number: int, settings: Settings) -> None:
     call = piece.written[0]
-    place = {node: i for i, node in enumerate(graph.nodes)}
-    by_storage: dict[Any, list[Node]] = {}
-    for node in graph.nodes:
-        by_storage.setdefault(_storage(node), []).append(node)
+    memory = _Memory(graph)
     inputs: list[Node] = call.args[0]  # type: ignore[assignment]
 
     def may_be_written(tensor: Node, write_back: Node | None) -> bool:
         alone = all(other is tensor or _storage(other) != _storage(tensor) for other in inputs)
-        return alone and _may_be_written(tensor, call, write_back, by_storage, place)
+        return alone and memory.may_be_written(tensor, call, write_back)
 
     options = f"bucket {settings.bucket_bytes(piece.group)}; algebra {int(settings.algebra)}"
     pieces.lower(graph, piece, number, options, may_be_written, _write_back)
@@ -453,21 +475,3 @@ def _write_back(tensor: Node, result: Node) -> Node | None:
         if user.target is aten.copy_.default and user.args[0] is tensor and user.args[1] is result:
             return user
     return None
-
-
-def _may_be_written(tensor: Node, issued: Node, write_back: Node | None, by_storage: dict, place: dict[Node, int]) -> bool:
-    value = tensor.meta.get("val")
-    if not isinstance(value, torch.Tensor) or not value.is_contiguous():
-        return False
-    sharing = by_storage[_storage(tensor)]
-    if sharing[0] is not tensor or (tensor.op == "placeholder") != (write_back is not None):
-        return False  # a part of something else, or the caller's
-    if tensor.op not in ("placeholder", "call_function"):
-        return False
-    for node in sharing:
-        if node is write_back:
-            continue
-        for user in node.users:
-            if user is not issued and user is not write_back and place[user] > place[issued]:
-                return False
-    return True

@@ -34,15 +34,20 @@ void Builder::read_in_place(Rank peer, Chunk source, Chunk target) {
     end();
 }
 
+// The values of other ranks lie in their memory; only the own ones are read from a buffer of this schedule.
+void Builder::combines(std::span<const Operand> operands) {
+    for (const Operand& operand : operands) {
+        schedule_.operands.push_back(operand);
+        if (operand.peer < 0) reads(operand.chunk);
+    }
+}
+
 void Builder::read_combine(std::uint32_t round, Chunk target, std::span<const Operand> operands, bool finish) {
     Step& step = begin(StepKind::read_combine);
     step.round = round;
     step.target = target;
     step.finish = finish;
-    for (const Operand& operand : operands) {
-        schedule_.operands.push_back(operand);
-        if (operand.peer < 0) reads(operand.chunk);
-    }
+    combines(operands);
     writes(target);
     end();
 }
@@ -55,10 +60,7 @@ void Builder::combine_in_place(Rank owner, Chunk target, std::span<const Operand
     step.target = target;
     step.everywhere = everywhere;
     step.finish = finish;
-    for (const Operand& operand : operands) {
-        schedule_.operands.push_back(operand);
-        if (operand.peer < 0) reads(operand.chunk);
-    }
+    combines(operands);
     if (owner < 0) writes(target);
     end();
 }
