@@ -37,24 +37,20 @@ class Call {
     Call(const BackendRequest& request, const ContextPtr& context)
         : r_(request), context_(context), rank_(context->rank), size_(context->size) {}
 
-    bool run() const {
+    void run() const {
         switch (r_.call) {
-            case BackendCall::broadcast: return r_.count == 0 || broadcast();
-            case BackendCall::all_reduce: return combines() && (r_.count == 0 || all_reduce());
-            case BackendCall::reduce: return combines() && (r_.count == 0 || reduce());
+            case BackendCall::broadcast: return broadcast();
+            case BackendCall::all_reduce: return all_reduce();
+            case BackendCall::reduce: return reduce();
             case BackendCall::all_gather: return all_gather();
-            case BackendCall::gather: return r_.count == 0 || gather();
-            case BackendCall::scatter: return r_.count == 0 || scatter();
+            case BackendCall::gather: return gather();
+            case BackendCall::scatter: return scatter();
             case BackendCall::all_to_all: return all_to_all();
-            case BackendCall::barrier: return barrier();
-            default: return false;
+            default: return barrier();
         }
     }
 
  private:
-    bool combines() const {
-        return r_.op.kind() != ReduceOp::Kind::avg && !is_low_precision(r_.dtype) && !r_.in_rank_order;
-    }
     std::size_t bytes(std::uint64_t count) const { return static_cast<std::size_t>(count) * size_of(r_.dtype); }
     template <class T = Byte>
     T* in() const {
@@ -71,19 +67,20 @@ class Call {
         };
     }
     template <class Options, class Function>
-    bool call(Options& options, Function function) const {
+    void call(Options& options, Function function) const {
         options.setTag(tag_of(r_));
         function(options);
-        return true;
     }
 
-    bool broadcast() const {
+    void broadcast() const {
+        if (r_.count == 0) return;
         ::gloo::BroadcastOptions options(context_);
         options.setOutput(out(), bytes(r_.count));
         options.setRoot(r_.root);
-        return call(options, [](auto& o) { ::gloo::broadcast(o); });
+        call(options, [](auto& o) { ::gloo::broadcast(o); });
     }
-    bool all_reduce() const {
+    void all_reduce() const {
+        if (r_.count == 0) return;
         ::gloo::AllreduceOptions options(context_);
         with_element_of(r_.dtype, [&](auto element) {
             using T = decltype(element);
@@ -91,10 +88,11 @@ class Call {
             options.setOutput(out<T>(), r_.count);
         });
         options.setReduceFunction(function());
-        return call(options, [](auto& o) { ::gloo::allreduce(o); });
+        call(options, [](auto& o) { ::gloo::allreduce(o); });
     }
     // Gloo needs an output on every rank to work in.
-    bool reduce() const {
+    void reduce() const {
+        if (r_.count == 0) return;
         ::gloo::ReduceOptions options(context_);
         std::vector<char> room(rank_ == r_.root ? 0 : bytes(r_.count));
         with_element_of(r_.dtype, [&](auto element) {
@@ -104,25 +102,27 @@ class Call {
         });
         options.setReduceFunction(function());
         options.setRoot(r_.root);
-        return call(options, [](auto& o) { ::gloo::reduce(o); });
+        call(options, [](auto& o) { ::gloo::reduce(o); });
     }
-    bool all_gather() const {
+    void all_gather() const {
         std::vector<std::size_t> sizes;
         for (const std::uint64_t count : r_.counts) sizes.push_back(bytes(count));
-        if (std::ranges::all_of(sizes, [](std::size_t size) { return size == 0; })) return true;
+        if (std::ranges::all_of(sizes, [](std::size_t size) { return size == 0; })) return;
         ::gloo::AllgathervOptions options(context_);
         options.setInput(in(), sizes[static_cast<std::size_t>(rank_)]);
         options.setOutput(out(), sizes);
-        return call(options, [](auto& o) { ::gloo::allgatherv(o); });
+        call(options, [](auto& o) { ::gloo::allgatherv(o); });
     }
-    bool gather() const {
+    void gather() const {
+        if (r_.count == 0) return;
         ::gloo::GatherOptions options(context_);
         options.setInput(in(), bytes(r_.count));
         if (rank_ == r_.root) options.setOutput(out(), bytes(r_.count) * static_cast<std::size_t>(size_));
         options.setRoot(r_.root);
-        return call(options, [](auto& o) { ::gloo::gather(o); });
+        call(options, [](auto& o) { ::gloo::gather(o); });
     }
-    bool scatter() const {
+    void scatter() const {
+        if (r_.count == 0) return;
         ::gloo::ScatterOptions options(context_);
         std::vector<Byte*> blocks;
         for (std::size_t i = 0; rank_ == r_.root && i < static_cast<std::size_t>(size_); ++i)
@@ -130,7 +130,7 @@ class Call {
         if (rank_ == r_.root) options.setInputs(blocks, bytes(r_.count));
         options.setOutput(out(), bytes(r_.count));
         options.setRoot(r_.root);
-        return call(options, [](auto& o) { ::gloo::scatter(o); });
+        call(options, [](auto& o) { ::gloo::scatter(o); });
     }
 
     // Gloo needs the blocks one after the other; blocks with another layout go through a copy.
@@ -162,7 +162,7 @@ class Call {
             at += bytes(counts[i]);
         }
     }
-    bool all_to_all() const {
+    void all_to_all() const {
         const Lengths sent = lengths(r_.send_counts), received = lengths(r_.receive_counts);
         std::vector<Byte> packed, unpacked;
         Byte nothing = 0;
@@ -189,11 +189,10 @@ class Call {
                            std::memcpy(out() + offset, unpacked.data() + at, size);
                        });
         }
-        return true;
     }
-    bool barrier() const {
+    void barrier() const {
         ::gloo::BarrierOptions options(context_);
-        return call(options, [](auto& o) { ::gloo::barrier(o); });
+        call(options, [](auto& o) { ::gloo::barrier(o); });
     }
 
     const BackendRequest& r_;
@@ -203,11 +202,21 @@ class Call {
 
 }  // namespace
 
-bool run_collective(const BackendRequest& request, const ContextPtr& context) {
-    if (context->size == 1) return false;
-    const QuietPipes quiet;
+bool has_collective(const BackendRequest& r) {
+    switch (r.call) {
+        case BackendCall::all_reduce:
+        case BackendCall::reduce:
+            return r.op.kind() != ReduceOp::Kind::avg && !is_low_precision(r.dtype) && !r.in_rank_order;
+        case BackendCall::reduce_scatter:
+        case BackendCall::send:
+        case BackendCall::receive: return false;
+        default: return true;
+    }
+}
+
+void run_collective(const BackendRequest& request, const ContextPtr& context) {
     try {
-        return Call(request, context).run();
+        Call(request, context).run();
     } catch (const ::gloo::Exception& error) {
         throw DistBackendError("gloo: " + request.name + ": a connection has broken: " + error.what());
     }

@@ -11,10 +11,11 @@
 
 namespace tutti::backends::gloo {
 
-/// Runs the request to its end, or returns false if Gloo lacks it: reduce_scatter; avg, for lack of a division; types
-/// that are rounded once at the end, which Gloo would round at every step; the order of ranks. The answer is the same
-/// on all ranks.
+/// Whether Gloo has it. It lacks reduce_scatter; avg, for lack of a division; types that are rounded once at the end,
+/// which Gloo would round at every step; the order of ranks. The answer is the same on all ranks.
+bool has_collective(const BackendRequest& request);
+/// Runs a request that Gloo has to its end. The calling thread has blocked SIGPIPE.
 /// Throws DistBackendError if a connection breaks.
-bool run_collective(const BackendRequest& request, const std::shared_ptr<::gloo::Context>& context);
+void run_collective(const BackendRequest& request, const std::shared_ptr<::gloo::Context>& context);
 
 }  // namespace tutti::backends::gloo

@@ -6,8 +6,8 @@
 #pragma once
 
 #include <tutti/backend.hpp>
+#include <tutti/transport.hpp>
 
-#include <any>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -26,7 +26,7 @@ struct Choice {
 /// TUTTI_MPI_LIB names, else one that the loader finds: first of the family whose mpirun has started the process.
 Choice choose();
 
-using Make = std::shared_ptr<CustomBackend> (*)(const DistributedBackendOptions& options, const std::any& pg_options);
+using Make = std::unique_ptr<transport::Streams> (*)(const DistributedBackendOptions& options);
 /// The interface of libtutti-mpi-FAMILY.so.
 struct Part {
     Make make = nullptr;

@@ -1,18 +1,43 @@
 // The collectives of MPI, in their non-blocking form, so that they can be given up.
 //
-// Threads: one at a time for a group. Blocks.
+// Threads: one at a time for a group. Never waits.
 #pragma once
 
 #include "mpi/communicators.hpp"
 
 #include <tutti/backend.hpp>
 
+#include <cstdint>
+#include <list>
+#include <vector>
+
 namespace tutti::backends::mpi {
 
-/// Runs the request to its end, or returns false if MPI lacks it: avg; types that MPI does not know, or that are
-/// rounded once at the end; bool; min and max of floating-point values, where it loses NaN; the order of ranks; in
-/// all_gather and reduce_scatter, total counts that an int cannot hold. The answer is the same on all ranks. Throws
-/// DistBackendError with MPI's text; Aborted when the group is given up.
-bool run_collective(const BackendRequest& request, const Communicators& communicators);
+/// Any number of bytes at any address, as one element of a type. Null: relative to a buffer.
+class Block {
+ public:
+    explicit Block(std::uint64_t bytes, const void* address = nullptr);
+    ~Block();
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
+    MPI_Datatype type() const noexcept { return type_; }
+
+ private:
+    MPI_Datatype type_ = MPI_DATATYPE_NULL;
+};
+
+/// What MPI has begun, and the lists and types that it reads meanwhile: they stay until all of the requests are over.
+struct Begun {
+    std::vector<MPI_Request> requests{};
+    std::list<std::vector<int>> ints{};
+    std::list<std::vector<MPI_Datatype>> types{};
+    std::list<Block> blocks{};
+};
+
+/// Begins the request, or returns false if MPI lacks it: avg; types that MPI does not know, or that are rounded once at
+/// the end; bool; min and max of floating-point values, where it loses NaN; the order of ranks; in all_gather and
+/// reduce_scatter, total counts that an int cannot hold. The answer is the same on all ranks. Throws DistBackendError
+/// with MPI's text.
+bool begin_collective(const BackendRequest& request, const Communicators& communicators, Begun& begun);
 
 }  // namespace tutti::backends::mpi

@@ -2,12 +2,9 @@
 
 #include <tutti/error.hpp>
 
-#include <algorithm>
-#include <chrono>
 #include <set>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace tutti::backends::mpi {
@@ -86,27 +83,10 @@ Communicators::Communicators(const DistributedBackendOptions& o) : rank_(o.group
 
 Communicators::~Communicators() {
     if (!has_broken_off()) {
-        MPI_Comm_free(&messages_);
+        if (messages_ != MPI_COMM_NULL) MPI_Comm_free(&messages_);
         MPI_Comm_free(&collectives_);
     }
     leave();
-}
-
-void Communicators::wait(MPI_Request* request) const {
-    constexpr int looks_before_sleep = 2000;
-    for (int looks = 0;; ++looks) {
-        if (given_up_ || has_broken_off()) {
-            break_off();
-            throw Aborted("mpi: the group has ended");
-        }
-        int over = 0;
-        check(MPI_Test(request, &over, MPI_STATUS_IGNORE), "MPI_Test");
-        if (over != 0) return;
-        if (looks < looks_before_sleep)
-            std::this_thread::yield();
-        else
-            std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
 }
 
 }  // namespace tutti::backends::mpi

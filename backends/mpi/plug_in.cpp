@@ -1,7 +1,9 @@
 // The plug-in "mpi": finds the process's MPI when the first group is made, and hands over to the part that is compiled
 // for it.
+#include "common/ways.hpp"
 #include "mpi/choice.hpp"
-#include "shared/ways.hpp"
+
+#include <tutti/backend.hpp>
 
 namespace tutti::backends::mpi {
 namespace {
@@ -9,10 +11,6 @@ namespace {
 const Part& part() {
     static const Part one = part_for(choose());  // one MPI for a process
     return one;
-}
-
-std::shared_ptr<CustomBackend> make(const DistributedBackendOptions& options, const std::any& pg_options) {
-    return part().make(options, pg_options);
 }
 
 }  // namespace
@@ -23,9 +21,10 @@ void tutti_backend_ways(std::uint64_t (*counts)[3]) {
     tutti::backends::mpi::part().ways(counts);
 }
 
-TUTTI_BACKEND_LIBRARY {
-    tutti::Backend::register_backend("mpi", tutti::Backend::Extended(&tutti::backends::mpi::make),
-                                     {tutti::Device::Type::cpu});
+TUTTI_TRANSPORT_LIBRARY {
+    tutti::register_transport("mpi", [](const tutti::DistributedBackendOptions& options) {
+        return tutti::backends::mpi::part().make(options);
+    });
 }
 
 extern "C" __attribute__((visibility("default"))) const char* tutti_backend_report() {

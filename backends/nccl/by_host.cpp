@@ -1,9 +1,9 @@
 #include "nccl/by_host.hpp"
 
+#include "nccl/join.hpp"
 #include "nccl/on_host.hpp"
 #include "nccl/pinned.hpp"
 #include "nccl/with_title.hpp"
-#include "shared/join.hpp"
 
 #include <tutti/distributed.hpp>
 #include <tutti/error.hpp>

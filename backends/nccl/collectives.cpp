@@ -1,7 +1,7 @@
 #include "nccl/collectives.hpp"
 
-#include "shared/join.hpp"
-#include "shared/ways.hpp"
+#include "common/ways.hpp"
+#include "nccl/join.hpp"
 
 #include <tutti/error.hpp>
 

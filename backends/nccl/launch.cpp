@@ -1,6 +1,6 @@
 #include "nccl/launch.hpp"
 
-#include "shared/ways.hpp"
+#include "common/ways.hpp"
 
 #include <tutti/error.hpp>
 

@@ -1,6 +1,6 @@
 #include "nccl/watcher.hpp"
 
-#include "shared/join.hpp"
+#include "nccl/join.hpp"
 
 #include <tutti/error.hpp>
 

@@ -1,6 +1,6 @@
 #include "zmq/connector.hpp"
 
-#include "shared/own_address.hpp"
+#include "common/own_address.hpp"
 
 #include <tutti/error.hpp>
 
@@ -159,7 +159,7 @@ ZmqConnector::Peer* ZmqConnector::peer_of(const zmq::message_t& identity) {
 bool ZmqConnector::receive_one() {
     {
         const std::lock_guard lock(desk_.mutex);
-        if (desk_.unread >= ZmqStream::unread_bytes) return false;
+        if (desk_.is_full()) return false;
     }
     std::vector<zmq::message_t> parts;
     for (bool more = true; more; more = parts.back().more()) {
@@ -182,7 +182,7 @@ bool ZmqConnector::rest() {
     {
         bool sends = false;
         const std::lock_guard lock(desk_.mutex);
-        if (desk_.unread < ZmqStream::unread_bytes) items.push_back({incoming_.handle(), 0, ZMQ_POLLIN, 0});
+        if (!desk_.is_full()) items.push_back({incoming_.handle(), 0, ZMQ_POLLIN, 0});
         for (Peer& peer : peers_) {
             if (peer.stream && peer.stream->is_closed()) peer.pending.reset();
             if (!peer.pending) continue;

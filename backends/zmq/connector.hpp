@@ -54,7 +54,7 @@ class ZmqConnector final : public transport::Streams {
 
     const int rank_;
     std::string public_key_, secret_key_;
-    Desk desk_;
+    ZmqDesk desk_;
     zmq::context_t context_{1};
     zmq::socket_t incoming_;
     std::vector<Peer> peers_;  // this rank has no stream

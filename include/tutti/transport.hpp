@@ -7,6 +7,9 @@
 // on which a rank can sleep until there is more. A library without descriptors has a thread in its transport that
 // writes to an eventfd.
 //
+// Where the transport's library has collectives of its own, the transport can offer them (Streams::begin); tutti makes
+// the others of messages.
+//
 // A shared library libtutti-backend-NAME.so (see tutti/backend.hpp) with a transport contains
 // TUTTI_TRANSPORT_LIBRARY { register_transport("NAME", ...); }. tutti refuses it, with a message, where it was built
 // for another version of this header (TUTTI_TRANSPORT_ABI).
@@ -26,10 +29,11 @@
 #include <vector>
 
 /// The version of this header; tutti loads no libraries of another version.
-#define TUTTI_TRANSPORT_ABI 1
+#define TUTTI_TRANSPORT_ABI 2
 
 namespace tutti {
 
+struct BackendRequest;
 struct DistributedBackendOptions;
 
 namespace transport {
@@ -93,6 +97,19 @@ class Stream {
     virtual void pollables(bool /*output*/, std::vector<Pollable>& /*into*/) const {}
 };
 
+/// A collective that the library of a transport carries out. tutti looks at it under its lock.
+class LibraryCall {
+ public:
+    /// Gives up a call that is not over. When it returns, nothing touches the buffers of the request any more. It may
+    /// wait for a bounded time until that is so.
+    virtual ~LibraryCall() = default;
+    /// Whether it is over; false again and again is no news. Throws DistError when it has failed, and later again.
+    /// Never waits.
+    virtual bool done() = 0;
+    /// Adds the descriptors that tell that it is over.
+    virtual void pollables(std::vector<Pollable>& into) const = 0;
+};
+
 /// The streams of a rank, by peer. Its destructor may wait, for a bounded time, until bytes that have been written are
 /// on their way; for those of a stream that has been closed it does not.
 class Streams {
@@ -102,6 +119,12 @@ class Streams {
     virtual Stream* to(int peer) = 0;
     /// The stream to a peer if bytes have gone over it, in either direction, or may have; null otherwise.
     virtual Stream* existing(int peer) = 0;
+    /// Begins a collective in the transport's library. Null: the library has none for this request, or none that rounds
+    /// and orders as it asks. The answer must be the same on all ranks. The request stays where it is as long as the
+    /// call. tutti begins one call after the other, in the same order on all ranks, and each when the one before it has
+    /// gone; messages go over the streams meanwhile. After a call that was given up there is no further one. Never
+    /// waits. Throws DistError.
+    virtual std::unique_ptr<LibraryCall> begin(const BackendRequest& /*request*/) { return nullptr; }
 };
 
 }  // namespace transport

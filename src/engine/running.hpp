@@ -3,7 +3,10 @@
 // Never blocks: progress() does all that it can do now and returns. Threads: one at a time (the group's lock).
 #pragma once
 
+#include <tutti/transport.hpp>
+
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -29,6 +32,12 @@ class Running {
     virtual std::vector<int> waits_for() const = 0;
     /// A peer of this host that does something else at this sequence number: (rank, its fingerprint).
     virtual const std::optional<std::pair<int, std::uint64_t>>& mismatch() const noexcept = 0;
+    /// Once it is done: why it failed; null: it did not.
+    virtual std::exception_ptr error() const noexcept { return nullptr; }
+    /// Whether another library runs it, so that nobody can say which ranks it waits for.
+    virtual bool is_opaque() const noexcept { return false; }
+    /// Adds the descriptors that tell that it can go on, besides those of the mailbox.
+    virtual void pollables(std::vector<transport::Pollable>& /*into*/) const {}
 };
 
 /// An operation has several channels where its messages would meet the wrong receives otherwise: these bits, which no

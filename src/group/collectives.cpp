@@ -1,5 +1,6 @@
 #include "group/collectives.hpp"
 
+#include "algorithm/select.hpp"
 #include "engine/slots-inl.hpp"
 #include "group/channel.hpp"
 #include "group/foreign_transport.hpp"
@@ -72,7 +73,7 @@ bool Collectives::progress() {
         if (operation->state != OperationState::over) continue;
         suffer(*operation, true, true);
         queue_.pop();
-        complete(operation, nullptr);
+        complete(operation, operation->failed);
     }
     return moved;
 }
@@ -107,7 +108,8 @@ Collectives::Turn Collectives::run(Operation& operation) {
     }
     if (failed()) return Turn::further;
     if (!operation.execution->done()) return ran ? Turn::moved : Turn::stuck;
-    if (operation.state == OperationState::scheduled && operation.schedule)
+    operation.failed = operation.execution->error();
+    if (operation.state == OperationState::scheduled && operation.schedule && !operation.execution->is_opaque())
         operation.done_execution.reset(static_cast<engine::Execution*>(operation.execution.release()));
     else
         operation.execution.reset();
@@ -155,7 +157,16 @@ void Collectives::begin_schedule(Operation& operation) {
         operation.move_to(OperationState::scheduled);
         return;
     }
-    if (!begin_relay(operation)) execute(operation);
+    if (!begin_in_library(operation) && !begin_relay(operation)) execute(operation);
+}
+
+// Unless the caller, or TUTTI_ALGORITHM, names one of tutti's algorithms. All ranks decide alike.
+bool Collectives::begin_in_library(Operation& operation) {
+    const auto& named = operation.request.algorithm;
+    if (transport_ == nullptr || ranks_.size() == 1 || (named && !algorithm::is_exclusion(*named))) return false;
+    operation.execution = transport_->begin(operation);
+    if (operation.execution) operation.move_to(OperationState::scheduled);
+    return operation.execution != nullptr;
 }
 
 bool Collectives::begin_relay(Operation& operation) {
@@ -259,8 +270,9 @@ void Collectives::probe(const Operation& operation) {
             return inquest_.give_up(peer, verdicts_.gone(ranks_.global(peer), transport_));
     }
     // For ranks that share memory, records tell it (check_records), but not which blocks they exchange.
-    const bool asks_all = operation.request.collective == Collective::all_to_all;
-    for (const int peer : waits_for(operation)) {
+    const bool is_opaque = operation.execution && operation.execution->is_opaque();
+    const bool asks_all = is_opaque || operation.request.collective == Collective::all_to_all;
+    for (const int peer : is_opaque ? others() : waits_for(operation)) {
         if (asks_all || !memory_.is_shared_with(peer))
             mailbox().probe(ranks_.global(peer), operation.channel, operation.call.fingerprint);
     }
@@ -284,6 +296,14 @@ void Collectives::disagreement(const Agreement::Disagreement& found) {
 
 void Collectives::disagreement_with(int peer, std::uint64_t sequence) {
     disagreement(agreement_.disagreement_with(memory_.locals()[static_cast<std::size_t>(peer)], sequence));
+}
+
+std::vector<int> Collectives::others() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < ranks_.size(); ++rank) {
+        if (rank != ranks_.rank()) ranks.push_back(rank);
+    }
+    return ranks;
 }
 
 std::vector<int> Collectives::waits_for(const Operation& operation) const {

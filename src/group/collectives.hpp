@@ -122,6 +122,7 @@ class Collectives {
     Turn run(Operation& operation);
     void start(Operation& operation);
     void begin_schedule(Operation& operation);
+    bool begin_in_library(Operation& operation);
     bool begin_relay(Operation& operation);
     void end_relay(Operation& operation);
     void execute(Operation& operation);
@@ -130,6 +131,7 @@ class Collectives {
     void suffer(Operation& operation, bool moved, bool ends);
     void probe(const Operation& operation);
     bool has_left(int peer) const;
+    std::vector<int> others() const;
     void check_records(std::uint64_t sequence);
     void disagreement(const Agreement::Disagreement& found);
     void disagreement_with(int peer, std::uint64_t sequence);

@@ -32,6 +32,8 @@ std::string text_of(const std::exception_ptr& error) {
     }
 }
 
+}  // namespace
+
 BackendRequest request_of(const Operation& operation, const Group& group) {
     BackendRequest r;
     r.call = call_of(operation);
@@ -69,8 +71,6 @@ BackendRequest request_of(const Operation& operation, const Group& group) {
     r.receive_offsets = request.receive_offsets;
     return r;
 }
-
-}  // namespace
 
 CustomBackend* ForeignBackends::of(const Operation& operation) const {
     if (made_.empty()) return nullptr;

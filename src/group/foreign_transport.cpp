@@ -2,6 +2,7 @@
 
 #include "core/log.hpp"
 #include "group/group.hpp"
+#include "group/library_collective.hpp"
 
 namespace tutti::detail {
 
@@ -23,6 +24,10 @@ Stream* ForeignTransport::OfWorld::existing(int peer) {
     return rank >= 0 && streams_ ? streams_->existing(rank) : nullptr;
 }
 
+std::unique_ptr<transport::LibraryCall> ForeignTransport::OfWorld::begin(const BackendRequest& request) {
+    return streams_ ? streams_->begin(request) : nullptr;
+}
+
 ForeignTransport::ForeignTransport(const Group& group, std::unique_ptr<transport::Streams> streams)
     : streams_(group, std::move(streams)),
       mailbox_(group.world().rank(), group.world().size(), group.world().id(), streams_, group.world().groups()) {
@@ -38,6 +43,12 @@ ForeignTransport::~ForeignTransport() {
         TUTTI_WARN("{}", error.what());
     }
     close_given_up();
+}
+
+std::unique_ptr<engine::Running> ForeignTransport::begin(const Operation& operation) {
+    auto request = std::make_unique<const BackendRequest>(request_of(operation, *operation.group));
+    auto call = streams_.begin(*request);
+    return call ? std::make_unique<LibraryCollective>(std::move(request), std::move(call)) : nullptr;
 }
 
 // Bytes for a peer that has gone, or that this rank has given up, would be waited for in vain.

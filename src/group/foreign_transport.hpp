@@ -4,6 +4,7 @@
 // Threads: one at a time (the world's lock).
 #pragma once
 
+#include "engine/running.hpp"
 #include "transport/mailbox.hpp"
 
 #include <tutti/transport.hpp>
@@ -14,6 +15,7 @@
 namespace tutti::detail {
 
 class Group;
+class Operation;
 
 class ForeignTransport {
  public:
@@ -27,6 +29,8 @@ class ForeignTransport {
     transport::Mailbox& mailbox() noexcept { return mailbox_; }
     /// Whether bytes have gone to a rank of the world or come from it, or may have.
     bool is_connected(int peer) { return streams_.existing(peer) != nullptr; }
+    /// A collective of the group that the transport's library carries out; null: it has none for this one.
+    std::unique_ptr<engine::Running> begin(const Operation& operation);
     /// Nothing in flight is left, and nothing follows. Returns the streams, whose end may wait for bytes that have been
     /// written: not under the lock.
     [[nodiscard]] std::unique_ptr<transport::Streams> close();
@@ -37,6 +41,7 @@ class ForeignTransport {
         OfWorld(const Group& group, std::unique_ptr<transport::Streams> streams);
         transport::Stream* to(int peer) override;
         transport::Stream* existing(int peer) override;
+        std::unique_ptr<transport::LibraryCall> begin(const BackendRequest& request) override;
         int world_size() const noexcept { return static_cast<int>(rank_of_.size()); }
         std::unique_ptr<transport::Streams> take() { return std::move(streams_); }
 

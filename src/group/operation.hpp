@@ -114,6 +114,7 @@ class Operation {
     std::unique_ptr<engine::Running> execution;
     std::unique_ptr<engine::Execution> done_execution;  ///< of the schedule chosen beforehand, for the next time
     OperationState state = OperationState::queued;      ///< changes by move_to()
+    std::exception_ptr failed;                          // it alone, in the library that ran it
     std::uint64_t channel = 0;                          // of its messages, from the schedule's begin on
     engine::SlotState slot_state;                       // sequence 0: it is not in slots, or has not begun
     Instant started;

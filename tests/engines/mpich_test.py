@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(sys.argv[1]).resolve().parents[1]
 PLUG_INS = BUILD / "lib/tutti/backends"
 PREFIX = pathlib.Path(sys.prefix)
-PARTS = ["carrier", "collectives", "communicators", "library", "mpi"]
+PARTS = ["collectives", "communicators", "connector", "library", "part", "post", "remains", "stream"]
 ENVIRONMENT = {**os.environ, "VIRTUAL_ENV": sys.prefix, "PATH": f"{PREFIX}/bin:{os.environ['PATH']}"}
 FLAGS = ["-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers", "-fPIC", f"-I{ROOT}/include", f"-L{BUILD}/lib"]
 
@@ -54,7 +54,7 @@ class Mpich(unittest.TestCase):
         folder.mkdir()
         shutil.copy(PLUG_INS / "libtutti-backend-mpi.so", folder)
         self.compile("-shared", "-fvisibility=hidden", "-o", f"{folder}/libtutti-mpi-mpich.so", f"-I{ROOT}/backends",
-                     *[f"{ROOT}/backends/mpi/{part}.cpp" for part in PARTS], "-ltutti-backend-shared", "-ltutti")
+                     *[f"{ROOT}/backends/mpi/{part}.cpp" for part in PARTS], "-ltutti-backend-common", "-ltutti")
         self.suite(TUTTI_BACKEND_PATH=str(folder))
 
     def test_a_program_of_another_mpi_is_told_whose_mpirun_it_needs(self):

@@ -3,7 +3,6 @@
 
 #include "nccl/meeting.hpp"
 #include "nccl/task.hpp"
-#include "shared/collectives.hpp"
 
 #include <tutti/error.hpp>
 
@@ -20,8 +19,6 @@ TEST(Calls, that_came_after_a_backend_are_refused) {
     BackendRequest request;
     request.call = static_cast<BackendCall>(collective_count + 1);
     EXPECT_THROW(Task(request, 0, 1, {}, {}), InternalError);
-    const auto messages = std::make_shared<backends::Messages>("parts", 0, nullptr);
-    EXPECT_THROW(backends::run_collective(request, {0, 1, *messages}, 1), InternalError);
 }
 
 TEST(NativeReductions, of_numbers_keep_their_type_and_operator) {

@@ -1,4 +1,4 @@
-#include "shared/own_address.hpp"
+#include "common/own_address.hpp"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

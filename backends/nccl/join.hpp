@@ -1,9 +1,6 @@
-// A backend's threads: their ends, and the exceptions that escape from them.
+// The end of a backend's thread.
 #pragma once
 
-#include "shared/carrier.hpp"
-
-#include <exception>
 #include <thread>
 
 namespace tutti::backends {
@@ -16,16 +13,6 @@ inline void join(std::thread& thread) {
         thread.detach();
     else
         thread.join();
-}
-
-/// The body of a carrier's thread: an exception that escapes from it ends the waits for messages, not the process.
-template <class Body>
-void carry(Receiver& receiver, Body body) noexcept {
-    try {
-        body();
-    } catch (...) {
-        receiver.lost(std::current_exception());
-    }
 }
 
 }  // namespace tutti::backends

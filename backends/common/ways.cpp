@@ -1,4 +1,4 @@
-#include "shared/ways.hpp"
+#include "common/ways.hpp"
 
 namespace tutti::backends {
 namespace {

@@ -1,0 +1,63 @@
+#include "mpi/connector.hpp"
+
+#include "common/ways.hpp"
+
+#include <mutex>
+#include <utility>
+
+namespace tutti::backends::mpi {
+namespace {
+
+class MpiCall final : public transport::LibraryCall {
+ public:
+    MpiCall(Post& post, std::shared_ptr<Collective> collective) : post_(post), collective_(std::move(collective)) {}
+    ~MpiCall() override { post_.give_up(*collective_); }
+    MpiCall(const MpiCall&) = delete;
+    MpiCall& operator=(const MpiCall&) = delete;
+
+    bool done() override {
+        post_.look();
+        const std::lock_guard lock(post_.desk().mutex);
+        if (collective_->error) std::rethrow_exception(collective_->error);
+        return collective_->is_over;
+    }
+    void pollables(std::vector<transport::Pollable>& into) const override {
+        into.push_back({collective_->bell.fd(), false});
+        post_.expect();
+    }
+
+ private:
+    Post& post_;
+    const std::shared_ptr<Collective> collective_;
+};
+
+}  // namespace
+
+MpiConnector::MpiConnector(const DistributedBackendOptions& options)
+    : size_(options.group_size), post_(std::make_shared<Communicators>(options)) {
+    std::vector<MpiStream*> by_rank;
+    for (int peer = 0; peer < size_; ++peer) {
+        streams_.push_back(peer == options.group_rank ? nullptr : std::make_unique<MpiStream>(post_, peer));
+        by_rank.push_back(streams_.back().get());
+    }
+    if (size_ > 1) post_.start(std::move(by_rank));
+}
+
+transport::Stream* MpiConnector::to(int peer) {
+    return streams_[static_cast<std::size_t>(peer)].get();
+}
+
+// What a peer has sent shows only when MPI is called, so any stream may have been used.
+transport::Stream* MpiConnector::existing(int peer) {
+    return to(peer);
+}
+
+std::unique_ptr<transport::LibraryCall> MpiConnector::begin(const BackendRequest& request) {
+    if (size_ == 1) return nullptr;
+    std::shared_ptr<Collective> begun = post_.begin(request);
+    count(begun ? Way::native : Way::composed);
+    if (!begun) return nullptr;
+    return std::make_unique<MpiCall>(post_, std::move(begun));
+}
+
+}  // namespace tutti::backends::mpi

@@ -1,0 +1,44 @@
+// LibraryCollective: a collective of a group whose transport's library carries it out.
+//
+// An error of the library after a rank's death is a symptom: the collective fails with it only when no cause has come
+// a while later.
+//
+// Threads: one at a time (the world's lock).
+#pragma once
+
+#include "core/deadline.hpp"
+#include "engine/running.hpp"
+
+#include <tutti/backend.hpp>
+#include <tutti/transport.hpp>
+
+#include <memory>
+#include <optional>
+
+namespace tutti::detail {
+
+class LibraryCollective final : public engine::Running {
+ public:
+    /// The call refers to the request.
+    LibraryCollective(std::unique_ptr<const BackendRequest> request, std::unique_ptr<transport::LibraryCall> call)
+        : request_(std::move(request)), call_(std::move(call)) {}
+
+    bool progress() override;
+    bool done() const noexcept override { return done_; }
+    std::string where() const override { return "in the transport's library"; }
+    std::vector<int> waits_for() const override { return {}; }
+    const std::optional<std::pair<int, std::uint64_t>>& mismatch() const noexcept override { return none_; }
+    std::exception_ptr error() const noexcept override { return done_ ? error_ : nullptr; }
+    bool is_opaque() const noexcept override { return true; }
+    void pollables(std::vector<transport::Pollable>& into) const override;
+
+ private:
+    const std::unique_ptr<const BackendRequest> request_;
+    const std::unique_ptr<transport::LibraryCall> call_;  // goes before the request
+    bool done_ = false;
+    std::exception_ptr error_;
+    Instant failed_;
+    const std::optional<std::pair<int, std::uint64_t>> none_;
+};
+
+}  // namespace tutti::detail
