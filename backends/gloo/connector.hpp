@@ -1,8 +1,8 @@
 // GlooConnector: a rank's streams to the others of its group, over Gloo's connections: a full mesh over each network
 // interface of GLOO_SOCKET_IFNAME (a lane). Gloo's own collectives run beside them.
 //
-// Threads: as tutti/transport.hpp says; for each lane one that receives and one that runs collectives, and one for each
-// stream that has sent something.
+// Threads: as tutti/transport.hpp says; for each lane one that runs collectives and one for each peer, which receives:
+// Gloo's waits block. One more for each stream that has sent something.
 #pragma once
 
 #include "gloo/calls.hpp"
@@ -13,6 +13,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <list>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -39,24 +40,29 @@ class GlooConnector final : public transport::Streams {
         std::condition_variable taken;
         void no_longer_full() override { taken.notify_all(); }
     };
-    struct Incoming {
+    struct Receive {
         std::shared_ptr<std::byte[]> memory;
         Buffer buffer;
     };
+    /// What comes from a peer by a lane.
+    struct Incoming {
+        Incoming(GlooStream& from, std::size_t by) : stream(from), lane(by) {}
+        GlooStream& stream;
+        const std::size_t lane;
+        std::deque<Receive> posted;  // only its thread adds and removes, under the desk's mutex
+    };
 
-    void receive(std::size_t lane);
-    bool receive_one(std::size_t lane);
-    bool post_receives(std::size_t lane);
-    void fail_broken(const char* why);
+    void receive(Incoming& incoming);
+    bool receive_one(Incoming& incoming);
+    bool post_receives(Incoming& incoming);
     void stop() noexcept;
 
     GlooDesk desk_;
     const Lanes lanes_;
     std::vector<std::unique_ptr<GlooStream>> streams_;  // by rank; null: this one
     std::optional<LaneCalls> calls_;
-    // Under the desk's mutex.
-    std::vector<std::deque<Incoming>> receiving_;  // by lane: what its thread waits for, in this order
-    bool stops_ = false;
+    std::list<Incoming> incoming_;
+    bool stops_ = false;  // under the desk's mutex
     std::vector<std::thread> threads_;
 };
 

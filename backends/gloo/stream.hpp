@@ -39,6 +39,7 @@ class GlooStream final : public ChunkStream {
     ~GlooStream() override;
 
     // For the connector.
+    int peer() const noexcept { return peer_; }
     /// Waits until all chunks have left, or it is closed.
     void drain(std::chrono::steady_clock::time_point limit);
     /// Gloo's connections are closed: ends the thread, also where Gloo has forgotten to.

@@ -112,6 +112,43 @@ class PipeStream final : public transport::Stream {
     const int rank_;
 };
 
+// What the library behind the pipes has of its own: barriers, among the ranks of one group.
+struct PipeLibrary {
+    static inline std::atomic<bool> is_here{false}, fails{false};
+    static inline std::atomic<int> begun{0}, given_up{0};
+    std::atomic<int> arrived{0};
+    int readable = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    PipeLibrary() = default;
+    PipeLibrary(const PipeLibrary&) = delete;
+    PipeLibrary& operator=(const PipeLibrary&) = delete;
+    ~PipeLibrary() { ::close(readable); }
+};
+
+class PipeCall final : public transport::LibraryCall {
+ public:
+    PipeCall(std::shared_ptr<PipeLibrary> library, int awaited) : library_(std::move(library)), awaited_(awaited) {
+        ++PipeLibrary::begun;
+        ++library_->arrived;
+        ::eventfd_write(library_->readable, 1);
+    }
+    ~PipeCall() override {
+        if (library_->arrived < awaited_) ++PipeLibrary::given_up;
+    }
+    PipeCall(const PipeCall&) = delete;
+    PipeCall& operator=(const PipeCall&) = delete;
+    bool done() override {
+        if (PipeLibrary::fails) throw DistBackendError("the library has a bad day");
+        return library_->arrived >= awaited_;
+    }
+    void pollables(std::vector<transport::Pollable>& into) const override {
+        into.push_back({library_->readable, false});
+    }
+
+ private:
+    const std::shared_ptr<PipeLibrary> library_;
+    const int awaited_;
+};
+
 class PipeStreams final : public transport::Streams {
  public:
     explicit PipeStreams(const DistributedBackendOptions& options) {
@@ -127,6 +164,10 @@ class PipeStreams final : public transport::Streams {
             if (!one) one = std::make_shared<Pipe>();
             return one;
         };
+        static std::map<std::string, std::shared_ptr<PipeLibrary>> libraries;
+        auto& library = libraries[place];
+        if (!library) library = std::make_shared<PipeLibrary>();
+        library_ = library;
         for (int peer = 0; peer < options.group_size; ++peer) {
             const int own = options.group_rank;
             streams_.push_back(peer == own ? nullptr
@@ -142,9 +183,16 @@ class PipeStreams final : public transport::Streams {
         PipeStream* const stream = streams_[static_cast<std::size_t>(peer)].get();
         return stream != nullptr && stream->used() ? stream : nullptr;
     }
+    std::unique_ptr<transport::LibraryCall> begin(const BackendRequest& request) override {
+        if (!PipeLibrary::is_here || request.call != BackendCall::barrier) return nullptr;
+        awaited_ += static_cast<int>(streams_.size());
+        return std::make_unique<PipeCall>(library_, awaited_);
+    }
     static inline std::atomic<int> made{0}, open{0};
 
  private:
+    std::shared_ptr<PipeLibrary> library_;
+    int awaited_ = 0;  // arrivals, of all ranks and calls so far
     std::vector<std::unique_ptr<PipeStream>> streams_;
 };
 
@@ -261,6 +309,65 @@ TEST(Transports, of_others_that_break_off_end_the_group_on_all_ranks_with_the_ca
         EXPECT_TRUE(has(text, "cannot be reached any more: somebody has cut the pipe")) << text;
     });
     cuts = false;
+}
+
+// Beside the library's collectives go tutti's, and messages.
+TEST(Transports, of_others_carry_out_the_collectives_that_their_library_has) {
+    PipeLibrary::is_here = true;
+    PipeLibrary::begun = PipeLibrary::given_up = 0;
+    run_on_pipes(3, [](ProcessGroup& g) {
+        std::vector<Work> works;
+        std::vector<int> x(1000, 1);
+        for (int i = 0; i < 5; ++i) {
+            works.push_back(async::barrier({.group = g}));
+            works.push_back(async::all_reduce(x, {.group = g}));
+        }
+        std::vector<int> y(1000);
+        if (g.rank() == 1) send(y, 2, {.tag = 7, .group = g});
+        if (g.rank() == 2) recv(y, {.src = 1, .tag = 7, .group = g});
+        for (Work& work : works) work.wait();
+        if (g.rank() == 2) std::this_thread::sleep_for(300ms);  // the others sleep
+        barrier({.group = g});
+        EXPECT_EQ(x, std::vector<int>(1000, 243));
+        g.destroy();
+    });
+    EXPECT_EQ(PipeLibrary::begun, 18);
+    EXPECT_EQ(PipeLibrary::given_up, 0);
+    PipeLibrary::is_here = false;
+}
+
+TEST(Transports, of_others_give_up_a_call_of_the_library_and_say_why) {
+    PipeLibrary::is_here = true;
+    PipeLibrary::given_up = 0;
+    run_on_pipes(3, [](ProcessGroup& g) {
+        std::vector<float> x(10, 1);
+        const std::string text = message_of<CollectiveMismatch>([&] {
+            if (g.rank() == 1)
+                all_reduce(x, {.group = g});
+            else
+                barrier({.group = g});
+            barrier({.group = g});
+        });
+        EXPECT_TRUE(has(text, "all_reduce of float32 × 10") && has(text, "barrier")) << text;
+    });
+    EXPECT_GE(PipeLibrary::given_up, 2);
+    run_on_pipes(2, [](ProcessGroup& g) {
+        if (g.rank() == 1) {
+            std::vector<int> x(1);
+            EXPECT_THROW(recv(x, {.src = 0, .group = g}), DistError);
+            return;
+        }
+        EXPECT_THROW(barrier({.group = g, .timeout = 200ms}), Timeout);
+    });
+    PipeLibrary::fails = true;
+    run_on_pipes(2, [](ProcessGroup& g) {
+        const std::string text = message_of<DistBackendError>([&] { barrier({.group = g}); });
+        EXPECT_TRUE(has(text, "the library has a bad day")) << text;
+        std::vector<int> x(5, 1);
+        all_reduce(x, {.group = g});
+        EXPECT_EQ(x, std::vector<int>(5, 2)) << "that call alone has failed";
+    });
+    PipeLibrary::fails = PipeLibrary::is_here = false;
 }
 
 TEST(Transports, of_others_need_a_name_that_is_free_and_a_function) {
