@@ -70,6 +70,7 @@ void Operation::renew(const Operation& model) {
     request.largest_count = model.request.largest_count;
     sequence = 0;
     state = OperationState::queued;
+    failed = nullptr;
     channel = 0;
     slot_state = {};
     ticket = 0;
