@@ -5,8 +5,6 @@
 #include "gloo/lanes.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -17,10 +15,6 @@ namespace {
 
 // The least bytes of a piece that are worth a lane of their own.
 constexpr std::uint64_t piece_bytes_min = 64 << 10;
-// A thread leaves Gloo soon after its connections have been closed. It may stay in a wait for a message of which a part
-// has been written, since Gloo does not end that; it touches no buffer there.
-constexpr std::chrono::seconds leaving_max{1};
-
 bool can_be_cut(BackendCall call) {
     return call == BackendCall::broadcast || call == BackendCall::all_reduce || call == BackendCall::reduce;
 }
@@ -36,36 +30,6 @@ BackendRequest part_of(const BackendRequest& request, std::uint64_t at, std::uin
 }
 
 }  // namespace
-
-/// What has become of a call; its pieces' threads and its owner share it.
-class Outcome {
- public:
-    explicit Outcome(int pieces) : open_(pieces) {}
-    /// A piece is over.
-    void over(const std::exception_ptr& error) {
-        const std::lock_guard lock(mutex_);
-        if (error && !error_) error_ = error;
-        if (--open_ > 0) return;
-        bell_.set(true);
-        changed_.notify_all();
-    }
-    bool is_over() const noexcept { return open_.load(std::memory_order_acquire) == 0; }
-    void check() const {
-        if (error_) std::rethrow_exception(error_);  // once all are over nobody writes it
-    }
-    void wait(std::chrono::milliseconds limit) {
-        std::unique_lock lock(mutex_);
-        changed_.wait_for(lock, limit, [&] { return open_ == 0; });
-    }
-    int fd() const noexcept { return bell_.fd(); }
-
- private:
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    std::atomic<int> open_;
-    std::exception_ptr error_;
-    Bell bell_;
-};
 
 struct LaneCalls::Piece {
     BackendRequest request;
@@ -129,30 +93,6 @@ class LaneCalls::Lane {
     std::thread thread_;
 };
 
-class LaneCalls::Call final : public transport::LibraryCall {
- public:
-    Call(std::shared_ptr<Outcome> outcome, const std::vector<std::shared_ptr<Lane>>& lanes)
-        : outcome_(std::move(outcome)), lanes_(lanes) {}
-    ~Call() override {
-        if (outcome_->is_over()) return;
-        for (const auto& lane : lanes_) lane->close();
-        outcome_->wait(leaving_max);
-    }
-    Call(const Call&) = delete;
-    Call& operator=(const Call&) = delete;
-
-    bool done() override {
-        if (!outcome_->is_over()) return false;
-        outcome_->check();
-        return true;
-    }
-    void pollables(std::vector<transport::Pollable>& into) const override { into.push_back({outcome_->fd(), false}); }
-
- private:
-    const std::shared_ptr<Outcome> outcome_;
-    const std::vector<std::shared_ptr<Lane>> lanes_;
-};
-
 LaneCalls::LaneCalls(const Lanes& lanes) {
     for (const auto& lane : lanes) {
         lanes_.push_back(std::make_shared<Lane>(lane));
@@ -172,7 +112,9 @@ std::unique_ptr<transport::LibraryCall> LaneCalls::begin(const BackendRequest& r
     const bool is_cut =
         n > 1 && can_be_cut(request.call) && request.count * size_of(request.dtype) / n >= piece_bytes_min;
     const auto outcome = std::make_shared<Outcome>(is_cut ? static_cast<int>(n) : 1);
-    auto call = std::make_unique<Call>(outcome, lanes_);
+    auto call = std::make_unique<OutcomeCall>(outcome, [lanes = lanes_] {
+        for (const auto& lane : lanes) lane->close();
+    });
     if (!is_cut) {
         lanes_[next_++ % n]->add({request, outcome});
         return call;

@@ -5,7 +5,7 @@
 // Threads: begin() one at a time.
 #pragma once
 
-#include "common/bell.hpp"
+#include "gloo/outcome.hpp"
 #include "gloo/stream.hpp"
 
 #include <tutti/backend.hpp>
@@ -32,7 +32,6 @@ class LaneCalls {
 
  private:
     class Lane;
-    class Call;
     struct Piece;
 
     std::vector<std::shared_ptr<Lane>> lanes_;

@@ -84,6 +84,16 @@ std::unique_ptr<transport::LibraryCall> GlooConnector::begin(const BackendReques
     return calls_ ? calls_->begin(request) : nullptr;
 }
 
+std::unique_ptr<transport::LibraryCall> GlooConnector::receive(int peer, std::uint64_t number,
+                                                               std::span<std::byte> into) {
+    return streams_[static_cast<std::size_t>(peer)]->receive_long(number, into);
+}
+
+std::unique_ptr<transport::LibraryCall> GlooConnector::send(int peer, std::uint64_t number,
+                                                            std::span<const std::byte> bytes) {
+    return streams_[static_cast<std::size_t>(peer)]->send_long(number, bytes);
+}
+
 // ---- Its threads
 
 void GlooConnector::receive(Incoming& incoming) {

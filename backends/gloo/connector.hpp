@@ -2,7 +2,7 @@
 // interface of GLOO_SOCKET_IFNAME (a lane). Gloo's own collectives run beside them.
 //
 // Threads: as tutti/transport.hpp says; for each lane one that runs collectives and one for each peer, which receives:
-// Gloo's waits block. One more for each stream that has sent something.
+// Gloo's waits block. One more for each stream that has sent something, and for each that has received a long message.
 #pragma once
 
 #include "gloo/calls.hpp"
@@ -34,6 +34,9 @@ class GlooConnector final : public transport::Streams {
     transport::Stream* to(int peer) override;
     transport::Stream* existing(int peer) override;
     std::unique_ptr<transport::LibraryCall> begin(const BackendRequest& request) override;
+    std::unique_ptr<transport::LibraryCall> receive(int peer, std::uint64_t number, std::span<std::byte> into) override;
+    std::unique_ptr<transport::LibraryCall> send(int peer, std::uint64_t number,
+                                                 std::span<const std::byte> bytes) override;
 
  private:
     struct GlooDesk final : Desk {

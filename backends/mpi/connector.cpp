@@ -10,25 +10,25 @@ namespace {
 
 class MpiCall final : public transport::LibraryCall {
  public:
-    MpiCall(Post& post, std::shared_ptr<Collective> collective) : post_(post), collective_(std::move(collective)) {}
-    ~MpiCall() override { post_.give_up(*collective_); }
+    MpiCall(Post& post, std::shared_ptr<Task> task) : post_(post), task_(std::move(task)) {}
+    ~MpiCall() override { post_.give_up(*task_); }
     MpiCall(const MpiCall&) = delete;
     MpiCall& operator=(const MpiCall&) = delete;
 
     bool done() override {
         post_.look();
         const std::lock_guard lock(post_.desk().mutex);
-        if (collective_->error) std::rethrow_exception(collective_->error);
-        return collective_->is_over;
+        if (task_->error) std::rethrow_exception(task_->error);
+        return task_->is_over;
     }
     void pollables(std::vector<transport::Pollable>& into) const override {
-        into.push_back({collective_->bell.fd(), false});
+        into.push_back({task_->bell.fd(), false});
         post_.expect();
     }
 
  private:
     Post& post_;
-    const std::shared_ptr<Collective> collective_;
+    const std::shared_ptr<Task> task_;
 };
 
 }  // namespace
@@ -54,10 +54,20 @@ transport::Stream* MpiConnector::existing(int peer) {
 
 std::unique_ptr<transport::LibraryCall> MpiConnector::begin(const BackendRequest& request) {
     if (size_ == 1) return nullptr;
-    std::shared_ptr<Collective> begun = post_.begin(request);
+    std::shared_ptr<Task> begun = post_.begin(request);
     count(begun ? Way::native : Way::composed);
     if (!begun) return nullptr;
     return std::make_unique<MpiCall>(post_, std::move(begun));
+}
+
+std::unique_ptr<transport::LibraryCall> MpiConnector::receive(int peer, std::uint64_t number,
+                                                              std::span<std::byte> into) {
+    return std::make_unique<MpiCall>(post_, post_.receive(peer, number, into));
+}
+
+std::unique_ptr<transport::LibraryCall> MpiConnector::send(int peer, std::uint64_t number,
+                                                           std::span<const std::byte> bytes) {
+    return std::make_unique<MpiCall>(post_, post_.send(peer, number, bytes));
 }
 
 }  // namespace tutti::backends::mpi

@@ -27,6 +27,9 @@ class MpiConnector final : public transport::Streams {
     transport::Stream* to(int peer) override;
     transport::Stream* existing(int peer) override;
     std::unique_ptr<transport::LibraryCall> begin(const BackendRequest& request) override;
+    std::unique_ptr<transport::LibraryCall> receive(int peer, std::uint64_t number, std::span<std::byte> into) override;
+    std::unique_ptr<transport::LibraryCall> send(int peer, std::uint64_t number,
+                                                 std::span<const std::byte> bytes) override;
 
  private:
     const int size_;

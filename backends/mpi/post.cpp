@@ -17,15 +17,43 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-// Turns of the post's thread before it sleeps between them.
-constexpr int turns_before_sleep = 2000;
+// Turns of the post's thread before it sleeps between them. MPI does not say what it has moved of a long message.
+constexpr int turns_before_sleep = 2000, turns_before_sleep_in_message = 100 * turns_before_sleep;
 constexpr std::chrono::microseconds nap{50};
 // A rank that sleeps looks again before that; one that has given up does not.
 constexpr std::chrono::milliseconds expected_max{1000};
 // The time that a rank that leaves waits for its last messages to be taken.
 constexpr std::chrono::milliseconds leaving_max{10'000};
 
+// Long messages have tags of their own, which MPI guarantees up to 32767. That many are never under way between two
+// ranks.
+constexpr std::size_t piece_bytes_max = std::size_t{1} << 30;  // MPI counts with int
+constexpr std::uint64_t first_tag = 16, tags = 32'000;
+
+int tag_of(std::uint64_t number) {
+    return static_cast<int>(first_tag + number % tags);
+}
+
 }  // namespace
+
+bool Task::look() noexcept {
+    if (is_over) return true;
+    int over = 0;
+    try {
+        check(MPI_Testall(static_cast<int>(begun.requests.size()), begun.requests.data(), &over, MPI_STATUSES_IGNORE),
+              "MPI_Testall");
+    } catch (const DistError&) {
+        end(std::current_exception());
+    }
+    if (over != 0) end(nullptr);
+    return is_over;
+}
+
+void Task::end(std::exception_ptr why) noexcept {
+    error = std::move(why);
+    is_over = true;
+    bell.set(true);
+}
 
 Post::Post(std::shared_ptr<Communicators> communicators)
     : communicators_(std::move(communicators)), incoming_(static_cast<std::size_t>(communicators_->size())) {}
@@ -104,26 +132,59 @@ void Post::send(MpiStream& stream, int to, int tag, std::unique_ptr<std::byte[]>
     if (!outgoing_.empty()) changed_.notify_all();
 }
 
-std::shared_ptr<Collective> Post::begin(const BackendRequest& request) {
+std::shared_ptr<Task> Post::begin(const BackendRequest& request) {
     const std::lock_guard lock(desk_.mutex);
     if (has_broken_off()) throw Aborted("mpi: the group has ended");
-    auto collective = std::make_shared<Collective>();
-    if (!begin_collective(request, *communicators_, collective->begun)) return nullptr;
-    collective_ = collective;
-    return collective;
+    auto task = std::make_shared<Task>();
+    if (!begin_collective(request, *communicators_, task->begun)) return nullptr;
+    tasks_.push_back(task);
+    return task;
 }
 
-void Post::give_up(Collective& collective) noexcept {
+std::shared_ptr<Task> Post::receive(int from, std::uint64_t number, std::span<std::byte> into) {
+    return begin_message(into.size(), [&](std::size_t at, int bytes, MPI_Request* request) {
+        check(MPI_Irecv(into.data() + at, bytes, MPI_BYTE, from, tag_of(number), communicators_->messages(), request),
+              "MPI_Irecv");
+    });
+}
+
+std::shared_ptr<Task> Post::send(int to, std::uint64_t number, std::span<const std::byte> bytes) {
+    return begin_message(bytes.size(), [&](std::size_t at, int piece, MPI_Request* request) {
+        check(MPI_Isend(bytes.data() + at, piece, MPI_BYTE, to, tag_of(number), communicators_->messages(), request),
+              "MPI_Isend");
+    });
+}
+
+std::shared_ptr<Task> Post::begin_message(std::size_t bytes, const BeginPiece& begin_piece) {
     const std::lock_guard lock(desk_.mutex);
-    if (collective_.get() == &collective) collective_.reset();
-    if (!collective.is_over) break_off();
+    auto task = std::make_shared<Task>();
+    task->is_message = true;
+    tasks_.push_back(task);
+    changed_.notify_all();
+    try {
+        if (has_broken_off()) throw Aborted("mpi: the group has ended");
+        for (std::size_t at = 0; at < bytes; at += piece_bytes_max) {
+            task->begun.requests.push_back(MPI_REQUEST_NULL);
+            const int piece = static_cast<int>(std::min(bytes - at, piece_bytes_max));
+            begin_piece(at, piece, &task->begun.requests.back());
+        }
+    } catch (const DistError&) {
+        task->end(std::current_exception());
+    }
+    return task;
+}
+
+void Post::give_up(Task& task) noexcept {
+    const std::lock_guard lock(desk_.mutex);
+    std::erase_if(tasks_, [&](const auto& one) { return one.get() == &task; });
+    if (!task.is_over) break_off();
 }
 
 // True if anything moved.
 bool Post::turn() noexcept {
     if (has_broken_off()) return false;
     try {
-        bool moved = look_after_collective();
+        bool moved = look_after_tasks();
         moved |= look_after_sends();
         moved |= receive_one();
         return look_after_receives() || moved;
@@ -137,25 +198,12 @@ void Post::fail(const std::string& why) {
     for (MpiStream* const stream : streams_) {
         if (stream != nullptr) stream->fail(why);
     }
+    for (const auto& task : tasks_) task->end(std::make_exception_ptr(DistBackendError(why)));
+    tasks_.clear();
 }
 
-bool Post::look_after_collective() {
-    if (!collective_) return false;
-    const auto collective = collective_;
-    int over = 0;
-    try {
-        std::vector<MPI_Request>& requests = collective->begun.requests;
-        check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &over, MPI_STATUSES_IGNORE),
-              "MPI_Testall");
-    } catch (const DistError&) {
-        collective->error = std::current_exception();
-        over = 1;
-    }
-    if (over == 0) return false;
-    collective->is_over = true;
-    collective->bell.set(true);
-    collective_.reset();
-    return true;
+bool Post::look_after_tasks() {
+    return std::erase_if(tasks_, [](const auto& task) { return task->look(); }) > 0;
 }
 
 bool Post::look_after_sends() {
@@ -213,9 +261,13 @@ bool Post::look_after_receives() {
 
 // ---- Its thread
 
+bool Post::has_message() const noexcept {
+    return std::ranges::any_of(tasks_, [](const auto& task) { return task->is_message; });
+}
+
 bool Post::has_to_look() const noexcept {
     if (has_broken_off()) return false;
-    return !outgoing_.empty() || incoming_bytes_ > 0 || Clock::now() < expected_until_;
+    return !outgoing_.empty() || incoming_bytes_ > 0 || has_message() || Clock::now() < expected_until_;
 }
 
 void Post::work() {
@@ -231,7 +283,8 @@ void Post::work() {
             continue;
         }
         idle = turn() ? 0 : idle + 1;
-        const bool hurries = expected_until_ != Clock::time_point{} && idle < turns_before_sleep;
+        const int turns_max = has_message() ? turns_before_sleep_in_message : turns_before_sleep;
+        const bool hurries = expected_until_ != Clock::time_point{} && idle < turns_max;
         lock.unlock();
         if (hurries)
             std::this_thread::yield();

@@ -1,6 +1,6 @@
-// Post: a group's traffic in MPI: chunks of its streams, and the collective that is under way. MPI moves nothing unless
-// it is called, and tells nobody when something has moved. So the rank's thread calls it whenever it looks; while that
-// thread sleeps, and while something of this rank is on its way, a thread of the post does.
+// Post: a group's traffic in MPI: chunks of its streams, long messages, and the collective that is under way. MPI moves
+// nothing unless it is called, and tells nobody when something has moved. So the rank's thread calls it whenever it
+// looks; while that thread sleeps, and while something of this rank is on its way, a thread of the post does.
 //
 // Threads: any, except where functions need the desk's mutex, under which all calls of MPI are made.
 #pragma once
@@ -14,10 +14,13 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <functional>
 #include <list>
 #include <memory>
 #include <set>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -25,12 +28,16 @@ namespace tutti::backends::mpi {
 
 class MpiStream;
 
-/// A collective that MPI carries out.
-struct Collective {
+/// A collective, or one end of a long message, that MPI carries out.
+struct Task {
     Begun begun;
+    bool is_message = false;
     bool is_over = false;
     std::exception_ptr error{};
     Bell bell{};
+    /// Lets MPI go on; true if it is over.
+    bool look() noexcept;
+    void end(std::exception_ptr why) noexcept;
 };
 
 class Post {
@@ -55,9 +62,12 @@ class Post {
     /// Under the mutex. Never waits; a stream that cannot be sent over any more fails.
     void send(MpiStream& stream, int to, int tag, std::unique_ptr<std::byte[]> memory, std::size_t bytes);
     /// Begins a collective; null: MPI lacks it. Throws DistError.
-    std::shared_ptr<Collective> begin(const BackendRequest& request);
+    std::shared_ptr<Task> begin(const BackendRequest& request);
+    /// A long message goes from one rank's memory to the other's (transport::Streams::receive and send).
+    std::shared_ptr<Task> receive(int from, std::uint64_t number, std::span<std::byte> into);
+    std::shared_ptr<Task> send(int to, std::uint64_t number, std::span<const std::byte> bytes);
     /// Not over: MPI cannot take it back, so this process calls it no more.
-    void give_up(Collective& collective) noexcept;
+    void give_up(Task& task) noexcept;
 
  private:
     struct Outgoing {
@@ -77,7 +87,10 @@ class Post {
     bool look_after_sends();
     bool receive_one();
     bool look_after_receives();
-    bool look_after_collective();
+    bool look_after_tasks();
+    using BeginPiece = std::function<void(std::size_t at, int bytes, MPI_Request* request)>;
+    std::shared_ptr<Task> begin_message(std::size_t bytes, const BeginPiece& begin_piece);
+    bool has_message() const noexcept;
     bool has_to_look() const noexcept;
     void fail(const std::string& why);
     void work();
@@ -89,8 +102,8 @@ class Post {
     std::list<Outgoing> outgoing_;
     std::vector<std::deque<Incoming>> incoming_;  // by rank, in order
     std::size_t incoming_bytes_ = 0;
-    std::set<int> open_peers_;  // that have not ended
-    std::shared_ptr<Collective> collective_;
+    std::set<int> open_peers_;                // that have not ended
+    std::list<std::shared_ptr<Task>> tasks_;  // that are under way
     std::chrono::steady_clock::time_point expected_until_{};
     bool stops_ = false;
     std::thread thread_;

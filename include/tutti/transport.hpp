@@ -8,7 +8,8 @@
 // writes to an eventfd.
 //
 // Where the transport's library has collectives of its own, the transport can offer them (Streams::begin); tutti makes
-// the others of messages.
+// the others of messages. Where it moves long messages without a copy, the transport can offer that, too
+// (Streams::send and receive).
 //
 // A shared library libtutti-backend-NAME.so (see tutti/backend.hpp) with a transport contains
 // TUTTI_TRANSPORT_LIBRARY { register_transport("NAME", ...); }. tutti refuses it, with a message, where it was built
@@ -97,10 +98,11 @@ class Stream {
     virtual void pollables(bool /*output*/, std::vector<Pollable>& /*into*/) const {}
 };
 
-/// A collective that the library of a transport carries out. tutti looks at it under its lock.
+/// A collective, or one end of a message, that the library of a transport carries out. tutti looks at it under its
+/// lock.
 class LibraryCall {
  public:
-    /// Gives up a call that is not over. When it returns, nothing touches the buffers of the request any more. It may
+    /// Gives up a call that is not over. When it returns, nothing touches the buffers of the call any more. It may
     /// wait for a bounded time until that is so.
     virtual ~LibraryCall() = default;
     /// Whether it is over; false again and again is no news. Throws DistError when it has failed, and later again.
@@ -125,6 +127,19 @@ class Streams {
     /// gone; messages go over the streams meanwhile. After a call that was given up there is no further one. Never
     /// waits. Throws DistError.
     virtual std::unique_ptr<LibraryCall> begin(const BackendRequest& /*request*/) { return nullptr; }
+    /// The receiver's end of a long message that the library moves from one rank's memory to the other's. Null: its
+    /// bytes go over the stream instead. The number is the sender's, and no other message that it has under way has it.
+    /// Never waits; a failure shows in LibraryCall::done(). After a message that was given up its peer gets no other.
+    virtual std::unique_ptr<LibraryCall> receive(int /*peer*/, std::uint64_t /*number*/,
+                                                 std::span<std::byte> /*into*/) {
+        return nullptr;
+    }
+    /// The sender's end, which tutti begins only after the peer has begun its own, for as many bytes. It is over when
+    /// the bytes may change. Not null where the peer's receive() was not.
+    virtual std::unique_ptr<LibraryCall> send(int /*peer*/, std::uint64_t /*number*/,
+                                              std::span<const std::byte> /*bytes*/) {
+        return nullptr;
+    }
 };
 
 }  // namespace transport

@@ -28,6 +28,16 @@ std::unique_ptr<transport::LibraryCall> ForeignTransport::OfWorld::begin(const B
     return streams_ ? streams_->begin(request) : nullptr;
 }
 
+std::unique_ptr<transport::LibraryCall> ForeignTransport::OfWorld::receive(int peer, std::uint64_t number,
+                                                                           std::span<std::byte> into) {
+    return streams_ ? streams_->receive(rank_of_[static_cast<std::size_t>(peer)], number, into) : nullptr;
+}
+
+std::unique_ptr<transport::LibraryCall> ForeignTransport::OfWorld::send(int peer, std::uint64_t number,
+                                                                        std::span<const std::byte> bytes) {
+    return streams_ ? streams_->send(rank_of_[static_cast<std::size_t>(peer)], number, bytes) : nullptr;
+}
+
 ForeignTransport::ForeignTransport(const Group& group, std::unique_ptr<transport::Streams> streams)
     : streams_(group, std::move(streams)),
       mailbox_(group.world().rank(), group.world().size(), group.world().id(), streams_, group.world().groups()) {

@@ -42,6 +42,10 @@ class ForeignTransport {
         transport::Stream* to(int peer) override;
         transport::Stream* existing(int peer) override;
         std::unique_ptr<transport::LibraryCall> begin(const BackendRequest& request) override;
+        std::unique_ptr<transport::LibraryCall> receive(int peer, std::uint64_t number,
+                                                        std::span<std::byte> into) override;
+        std::unique_ptr<transport::LibraryCall> send(int peer, std::uint64_t number,
+                                                     std::span<const std::byte> bytes) override;
         int world_size() const noexcept { return static_cast<int>(rank_of_.size()); }
         std::unique_ptr<transport::Streams> take() { return std::move(streams_); }
 

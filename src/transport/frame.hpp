@@ -23,7 +23,8 @@ struct Frame {
         credit = 6,
         taken = 7,
         refused = 8,
-        finished = 9
+        finished = 9,
+        ready = 10
     };
     static constexpr std::uint32_t magic_number = 0x54554954;  // "TIUT"
     std::uint32_t magic = magic_number;
@@ -31,10 +32,10 @@ struct Frame {
     std::uint64_t world = 0;
     std::uint64_t channel = 0;
     std::uint64_t fingerprint = 0;
-    std::uint64_t length = 0;   ///< bytes of the whole message
-    std::uint64_t id = 0;       ///< request, clear, data: the sender's transfer; eager, credit: bytes given back;
-                                ///< refused: the request that nobody will take, 0: the answer to a probe;
-                                ///< finished: nothing, it is the answer to a probe
+    std::uint64_t length = 0;  ///< bytes of the whole message
+    std::uint64_t id = 0;      ///< request, clear, ready, data: the sender's transfer; eager, credit: bytes given back;
+                               ///< refused: the request that nobody will take, 0: the answer to a probe;
+                               ///< finished: nothing, it is the answer to a probe
     std::uint64_t address = 0;  ///< request: where the message lies (an address or a Place), when the receiver may read
                                 ///< it there; else 0
 

@@ -65,7 +65,7 @@ bool Mailbox::read_some(Peer& p) {
         delivered |= reader.receive() != nullptr;
         on_payload_complete(p);
     }
-    if (!moved && p.look_at_end(*stream))
+    if (!moved && !library_messages_.has(p.rank) && p.look_at_end(*stream))
         findings_.add({.kind = Finding::Kind::damaged, .peer = p.rank, .what = stream->reason()});
     return moved;
 }
@@ -87,6 +87,7 @@ bool Mailbox::on_frame(Peer& p, const Frame& frame) {
             p.lose("it sent more than it was allowed to");
             return false;
         case Frame::Kind::clear:
+        case Frame::Kind::ready:
         case Frame::Kind::taken:
         case Frame::Kind::refused:
         case Frame::Kind::data:
@@ -153,6 +154,7 @@ bool Mailbox::on_answer(Peer& p, const Frame& frame) {
         send->done = true;
         return true;
     }
+    if (frame.kind == Frame::Kind::ready) return library_messages_.send(p.rank, frame.id, *send);
     Frame data;
     data.world = world_;
     data.kind = Frame::Kind::data;

@@ -4,6 +4,7 @@
 // Threads: one at a time.
 #pragma once
 
+#include "transport/frame.hpp"
 #include "transport/transfer.hpp"
 
 #include <cstddef>
@@ -41,6 +42,7 @@ class LongMessages {
     struct Clear {
         int to;
         std::uint64_t channel, id;
+        Frame::Kind kind = Frame::Kind::clear;
     };
     void clear_later(const Clear& clear) { clears_.push_back(clear); }
     std::vector<Clear> take_clears() { return std::exchange(clears_, {}); }

@@ -22,6 +22,7 @@ Mailbox::Mailbox(int rank, int size, std::uint64_t world, Streams& streams, cons
       streams_(streams),
       checks_(calls, matching_, findings_),
       pulls_(neighbours),
+      library_messages_(streams),
       peers_(size) {}
 
 Mailbox::~Mailbox() = default;
@@ -110,7 +111,7 @@ void Mailbox::cancel_send(Transfer& transfer) {
     }
     Peer& p = peers_.at(transfer.peer);
     if (long_messages_.withdraw(transfer)) --p.awaited;
-    if (!p.queue.holds(transfer)) return;
+    if (!library_messages_.withdraw(transfer) && !p.queue.holds(transfer)) return;
     p.lost = true;  // perhaps a part of it has been written
     p.queue.clear();
 }
@@ -131,6 +132,7 @@ void Mailbox::drop_all() {
     matching_.drop_all();
     long_messages_.drop_all();
     pulls_.drop_all();
+    library_messages_.drop_all();
     for (std::size_t i = 0; i < peers_.met(); ++i) peers_.met(i).drop();
 }
 
@@ -188,12 +190,16 @@ void Mailbox::grant(int source, const Frame& request, Transfer& receive, When wh
 // once, the other would begin to send, and could clear this rank's own request, which comes next, only behind all of
 // its data: first one direction, then the other. So the request goes first.
 void Mailbox::clear(int source, std::uint64_t id, Transfer& receive, When when) {
-    long_messages_.grant(source, id, receive);
-    ++peers_.at(source).awaited;
+    Frame::Kind kind = Frame::Kind::ready;
+    if (receive.bytes <= eager_bytes || !library_messages_.receive(source, id, receive)) {
+        kind = Frame::Kind::clear;
+        long_messages_.grant(source, id, receive);
+        ++peers_.at(source).awaited;
+    }
     if (when == When::next_turn)
-        long_messages_.clear_later({source, receive.channel, id});
+        long_messages_.clear_later({source, receive.channel, id, kind});
     else
-        say(source, Frame::Kind::clear, receive.channel, id);
+        say(source, kind, receive.channel, id);
 }
 
 bool Mailbox::pull_some() {
@@ -205,14 +211,22 @@ bool Mailbox::pull_some() {
     return true;
 }
 
+bool Mailbox::move_by_library() {
+    if (library_messages_.empty()) return false;
+    const auto [moved, failures] = library_messages_.progress();
+    for (const auto& failure : failures) peers_.at(failure.peer).lose(failure.why);
+    return moved;
+}
+
 // ---- Turns
 
 bool Mailbox::progress() {
     if (!findings_.empty()) return true;  // its owner looks at them first
     const auto clears = long_messages_.take_clears();
-    for (const auto& one : clears) say(one.to, Frame::Kind::clear, one.channel, one.id);
+    for (const auto& one : clears) say(one.to, one.kind, one.channel, one.id);
     bool moved = !clears.empty();
     moved |= pull_some();
+    moved |= move_by_library();
     ++turns_;
     for (std::size_t i = 0; i < peers_.met(); ++i) {  // reading may add peers
         Peer& p = peers_.met(i);
@@ -255,6 +269,7 @@ void Mailbox::pollables(std::vector<Pollable>& into) const {
         if (p.lost || p.rank == rank_) continue;
         if (Stream* const stream = streams_.to(p.rank)) stream->pollables(!p.queue.empty(), into);
     }
+    library_messages_.pollables(into);
 }
 
 }  // namespace tutti::transport

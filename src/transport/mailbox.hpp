@@ -19,6 +19,7 @@
 #include "transport/findings.hpp"
 #include "transport/frame.hpp"
 #include "transport/frame_reader.hpp"
+#include "transport/library_messages.hpp"
 #include "transport/long_messages.hpp"
 #include "transport/matching.hpp"
 #include "transport/peers.hpp"
@@ -116,6 +117,7 @@ class Mailbox {
     void grant(int source, const Frame& request, Transfer& receive, When when);
     void clear(int source, std::uint64_t id, Transfer& receive, When when);
     bool pull_some();
+    bool move_by_library();
 
     const int rank_;
     const std::uint64_t world_;
@@ -125,6 +127,7 @@ class Mailbox {
     CallChecks checks_;
     Pulls pulls_;
     LongMessages long_messages_;
+    LibraryMessages library_messages_;
     Peers peers_;
     Bounce bounce_;
     unsigned turns_ = 0;
