@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <string_view>
 #include <utility>
 
@@ -20,7 +19,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::string_view end_of_head = "\r\n\r\n";
 constexpr std::size_t answer_bytes_max = std::size_t{64} << 20;
 // A client that guesses gets few guesses.
 constexpr auto pause_after_a_wrong_secret = 200ms;
@@ -67,41 +65,9 @@ std::optional<std::string> receive_head(int fd, const Deadline& deadline, const 
     return head;
 }
 
-bool same_in_any_case(std::string_view a, std::string_view b) {
-    return std::ranges::equal(a, b, [](char x, char y) { return (x | 0x20) == (y | 0x20); });
-}
-
-std::string_view trimmed(std::string_view text) {
-    while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-    while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-    return text;
-}
-
-// Of a head without its first line; empty: it is not there.
-std::string_view field(std::string_view lines, std::string_view name) {
-    while (!lines.empty()) {
-        const std::string_view line = lines.substr(0, lines.find("\r\n"));
-        lines.remove_prefix(std::min(line.size() + 2, lines.size()));
-        const std::size_t colon = line.find(':');
-        if (colon != std::string_view::npos && same_in_any_case(line.substr(0, colon), name))
-            return trimmed(line.substr(colon + 1));
-    }
-    return {};
-}
-
 bool knows(const security::Secret& expected, std::string_view authorization) {
-    constexpr std::string_view scheme = "Bearer ";
-    if (authorization.size() <= scheme.size() || authorization.size() > HttpServer::request_bytes_max) return false;
-    if (!same_in_any_case(authorization.substr(0, scheme.size()), scheme)) return false;
-    const std::string_view token = trimmed(authorization.substr(scheme.size()));
+    const std::string_view token = bearer_token(authorization);
     return !token.empty() && token.size() <= 4096 && security::Secret::from_text(token) == expected;
-}
-
-std::string response(const char* status, const HttpPage& page, const char* more = "") {
-    return fmt::format(
-        "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\nCache-Control: no-store\r\n"
-        "X-Content-Type-Options: nosniff\r\n{}\r\n{}",
-        status, page.type, page.body.size(), more, page.body);
 }
 
 std::string refusal(const char* status, const std::string& why, const char* more = "") {
@@ -181,32 +147,26 @@ void HttpServer::serve(const UniqueFd& fd) const {
     }
 }
 
-std::string HttpServer::answer(const std::string& request) const {
-    const std::size_t end = request.find(end_of_head);
-    if (end == std::string::npos)
+std::string HttpServer::answer(const std::string& head) const {
+    if (head.find(end_of_head) == std::string::npos)
         return refusal("431 Request Header Fields Too Large",
                        fmt::format("a request of more than {} bytes", request_bytes_max));
-    const std::string_view head = std::string_view(request).substr(0, end + 2);
-    const std::string_view line = head.substr(0, head.find("\r\n"));
-    const std::size_t first = line.find(' '), last = line.rfind(' ');
-    if (first == std::string_view::npos || first == last || !line.substr(last + 1).starts_with("HTTP/1."))
-        return refusal("400 Bad Request", "expected a request of HTTP/1.1");
-    if (!knows(token_, field(head.substr(line.size() + 2), "authorization"))) {
+    const auto request = parse_request(head);
+    if (!request) return refusal("400 Bad Request", "expected a request of HTTP/1.1");
+    if (!knows(token_, request->authorization)) {
         const Deadline pause = Deadline::after(pause_after_a_wrong_secret);
         while (!pause.expired() && !stop_.raised()) ::poll(nullptr, 0, pause.poll_ms(wait_slice));
         return refusal("401 Unauthorized", "expected Authorization: Bearer TOKEN; tutti status token prints this job's",
                        "WWW-Authenticate: Bearer realm=\"tutti\"\r\n");
     }
-    const std::string_view method = line.substr(0, first);
-    if (method != "GET" && method != "HEAD")
-        return refusal("405 Method Not Allowed", fmt::format("{}: expected GET or HEAD", method),
+    if (request->method != "GET" && request->method != "HEAD")
+        return refusal("405 Method Not Allowed", fmt::format("{}: expected GET or HEAD", request->method),
                        "Allow: GET, HEAD\r\n");
-    const std::string_view target = line.substr(first + 1, last - first - 1);
-    const std::string path(target.substr(0, target.find('?')));
+    const std::string path(request->path);
     const auto page = pages_(path, stop_);
     if (!page) return refusal("404 Not Found", path + " is no page: / lists them");
     std::string text = response("200 OK", *page);
-    if (method == "HEAD") text.resize(text.find(end_of_head) + end_of_head.size());
+    if (request->method == "HEAD") text.resize(text.find(end_of_head) + end_of_head.size());
     return text;
 }
 
@@ -243,17 +203,7 @@ struct Asking {
     }
     void finish() {
         give_up();
-        const std::size_t end = received.find(end_of_head);
-        constexpr std::string_view version = "HTTP/1.1 ";
-        if (end == std::string::npos || !received.starts_with(version)) return;
-        const std::string_view head = std::string_view(received).substr(0, end + 2);
-        answer.status = head.substr(version.size(), head.find("\r\n") - version.size());
-        if (!answer.status.starts_with("200 ")) return;
-        const std::string_view digits = field(head.substr(head.find("\r\n") + 2), "content-length");
-        std::size_t length = 0;
-        std::from_chars(digits.data(), digits.data() + digits.size(), length);
-        std::string body = received.substr(end + end_of_head.size());
-        if (body.size() == length) answer.body = std::move(body);  // or else it was cut off
+        answer = parse_answer(received);
     }
 };
 

@@ -13,6 +13,7 @@
 #include "core/deadline.hpp"
 #include "core/fork_guard.hpp"
 #include "core/interrupt.hpp"
+#include "record/http_message.hpp"
 #include "security/secret.hpp"
 
 #include <atomic>
@@ -31,10 +32,6 @@ namespace tutti::record {
 /// The token that reads a job's pages and allows nothing else.
 security::Secret page_token(const security::Secret& job);
 
-struct HttpPage {
-    std::string type;  ///< of its content, as "text/plain; charset=utf-8"
-    std::string body;
-};
 /// nullopt: there is no such page.
 using HttpPages = std::function<std::optional<HttpPage>(const std::string& path, const AbortFlag& stop)>;
 
@@ -70,12 +67,6 @@ class HttpServer {
 };
 
 /// Asks 127.0.0.1 for one page on several ports at once; those that have not answered with 200 by then have none.
-/// `refused`: nobody listens there.
-struct HttpAnswer {
-    std::optional<std::string> body;
-    std::string status;  ///< "404 Not Found"; empty: there was no answer
-    bool refused = false;
-};
 std::vector<HttpAnswer> http_get(const std::vector<std::uint16_t>& ports, const std::string& path,
                                  const security::Secret& token, const Deadline& deadline, const AbortFlag& stop);
 

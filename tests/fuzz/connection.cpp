@@ -1,4 +1,6 @@
-// What a rank reads of connections: the proof that the other end knows the secret, and messages.
+// What a rank reads of connections: the proof that the other end knows the secret, messages, news, requests of pages.
+#include "record/http_message.hpp"
+#include "rendezvous/news_frame.hpp"
 #include "security/handshake.hpp"
 #include "security/secret.hpp"
 #include "targets.hpp"
@@ -104,6 +106,48 @@ void mailbox(std::string_view bytes) {
         box.take_findings();
     }
     box.drop_all();
+}
+
+// A neighbour that says anything. The first byte cuts the stream; how it is cut makes no difference.
+void lifeline(std::string_view bytes) {
+    if (bytes.empty()) return;
+    constexpr int ranks = 4;
+    const std::size_t piece = 1 + static_cast<unsigned char>(bytes.front());
+    bytes.remove_prefix(1);
+    const auto read = [&](rendezvous::NewsReader& reader) {
+        std::string all;
+        while (auto news = reader.next()) {
+            if (news->text.size() > rendezvous::NewsFrame::text_max) wrong("news are longer than any");
+            if (news->frame.rank >= ranks || news->frame.from >= ranks) wrong("news name a rank that is none");
+            all += std::to_string(news->frame.kind) + news->text;
+        }
+        if (reader.is_broken() && reader.next()) wrong("a broken lifeline gives news");
+        return all;
+    };
+    rendezvous::NewsReader whole(ranks), cut(ranks);
+    whole.feed(std::as_bytes(std::span(bytes)));
+    const std::string expected = read(whole);
+    std::string got;
+    for (std::string_view rest = bytes; !rest.empty(); rest.remove_prefix(std::min(piece, rest.size()))) {
+        cut.feed(std::as_bytes(std::span(rest.substr(0, piece))));
+        got += read(cut);
+    }
+    if (got != expected || cut.is_broken() != whole.is_broken()) wrong("news depend on how they are cut");
+}
+
+// A client that asks anything, and a server that answers anything.
+void http(std::string_view bytes) {
+    if (const auto request = record::parse_request(bytes)) {
+        if (request->path.find('?') != std::string_view::npos) wrong("a path has a query");
+        if (record::bearer_token(request->authorization).size() > request->authorization.size())
+            wrong("a token is longer than its line");
+    }
+    const record::HttpAnswer answer = record::parse_answer(bytes);
+    if (answer.body && !answer.status.starts_with("200 ")) wrong("a refusal has a page");
+    if (answer.body) {
+        const auto again = record::parse_answer(record::response(answer.status, {"text/plain", *answer.body}));
+        if (again.body != answer.body || again.status != answer.status) wrong("a page changes on its way");
+    }
 }
 
 }  // namespace tutti::fuzz

@@ -1,5 +1,6 @@
 // What tutti reads of files and variables, and of other ranks through the store.
 #include "atb/rank_table.hpp"
+#include "graph/text.hpp"
 #include "group/faults.hpp"
 #include "launch/hosts.hpp"
 #include "object/codec.hpp"
@@ -21,6 +22,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 namespace tutti::fuzz {
 namespace {
@@ -71,6 +73,19 @@ void schedules(std::string_view bytes) {
             for (const schedule::BufferInfo& buffer : s.buffers) elements += buffer.count + buffer.used_end;
         }
         if (elements < 1000 && recipe.ranks.size() < 9) (void)schedule::prove(recipe.ranks, recipe.contract);
+    });
+}
+
+// A text that is taken is written, read again and, where it is small, proved.
+void graphs(std::string_view bytes) {
+    refused([&] {
+        const std::vector<graph::Graph> all = graph::read_graphs(bytes, "input");
+        std::size_t nodes = 0;
+        for (const graph::Graph& one : all) {
+            if (!(graph::Graph::from_text(one.to_text()) == one)) wrong("a graph changes on its way");
+            nodes += one.nodes.size();
+        }
+        if (nodes < 200) (void)graph::prove(all);
     });
 }
 

@@ -21,6 +21,9 @@ std::span<const Target> targets() {
         Target{"rank_table", rank_table},
         Target{"faults", faults},
         Target{"schedules", schedules},
+        Target{"graphs", graphs},
+        Target{"lifeline", lifeline},
+        Target{"http", http},
     };
     return all;
 }

@@ -33,5 +33,8 @@ void hostfile(std::string_view bytes);
 void rank_table(std::string_view bytes);
 void faults(std::string_view bytes);
 void schedules(std::string_view bytes);
+void graphs(std::string_view bytes);
+void lifeline(std::string_view bytes);
+void http(std::string_view bytes);
 
 }  // namespace tutti::fuzz
