@@ -70,23 +70,23 @@ bool Collectives::progress() {
         if (failed()) return true;
         if (turn != Turn::further) return moved || turn == Turn::moved;
         moved = true;
-        if (operation->state != OperationState::over) continue;
+        if (operation->run.state != OperationState::over) continue;
         suffer(*operation, true, true);
         queue_.pop();
-        complete(operation, operation->failed);
+        complete(operation, operation->run.failed);
     }
     return moved;
 }
 
 // After a failure it does no more.
 Collectives::Turn Collectives::take_turn(Operation& operation) {
-    switch (operation.state) {
+    switch (operation.run.state) {
         case OperationState::queued: start(operation); return Turn::further;
         case OperationState::in_slots:
-            if (!advance_short(operation.call, operation.slot_state, operation.sequence, operation.ticket))
+            if (!advance_short(operation.call, operation.run.slot_state, operation.run.sequence, operation.run.ticket))
                 return Turn::stuck;
             if (failed()) return Turn::further;
-            if (operation.slot_state.large)
+            if (operation.run.slot_state.large)
                 begin_schedule(operation);
             else
                 operation.move_to(OperationState::over);
@@ -99,33 +99,33 @@ Collectives::Turn Collectives::take_turn(Operation& operation) {
 }
 
 Collectives::Turn Collectives::run(Operation& operation) {
-    const bool ran = flight_.run(*operation.execution);
+    const bool ran = flight_.run(*operation.run.execution);
     suffer(operation, ran, false);
     if (failed()) return Turn::further;
-    if (const auto& other = operation.execution->mismatch()) {
+    if (const auto& other = operation.run.execution->mismatch()) {
         const auto [peer, theirs] = *other;
-        inquest_.mismatch(peer, operation.sequence, theirs, operation.call.fingerprint);
+        inquest_.mismatch(peer, operation.run.sequence, theirs, operation.call.fingerprint);
     }
     if (failed()) return Turn::further;
-    if (!operation.execution->done()) return ran ? Turn::moved : Turn::stuck;
-    operation.failed = operation.execution->error();
-    if (operation.state == OperationState::scheduled && operation.schedule && !operation.execution->is_opaque())
-        operation.done_execution.reset(static_cast<engine::Execution*>(operation.execution.release()));
+    if (!operation.run.execution->done()) return ran ? Turn::moved : Turn::stuck;
+    operation.run.failed = operation.run.execution->error();
+    if (operation.run.state == OperationState::scheduled && operation.schedule && !operation.run.execution->is_opaque())
+        operation.run.done_execution.reset(static_cast<engine::Execution*>(operation.run.execution.release()));
     else
-        operation.execution.reset();
-    if (operation.state == OperationState::relayed)
+        operation.run.execution.reset();
+    if (operation.run.state == OperationState::relayed)
         end_relay(operation);
     else
         operation.move_to(OperationState::over);
-    if (operation.state == OperationState::over && operation.request.collective == Collective::all_to_all)
-        mailbox().check_surplus(operation.channel, operation.call.fingerprint);
+    if (operation.run.state == OperationState::over && operation.request.collective == Collective::all_to_all)
+        mailbox().check_surplus(operation.run.channel, operation.call.fingerprint);
     flight_.heed_mailboxes();
     return Turn::further;
 }
 
 void Collectives::start(Operation& operation) {
-    agreement_.remember(operation.sequence, operation.call.fingerprint);
-    recorder_.start(operation.ticket);
+    agreement_.remember(operation.run.sequence, operation.call.fingerprint);
+    recorder_.start(operation.run.ticket);
     if (runs_in_slots(operation)) {
         suffer(operation, false, true);  // in its one turn, before the others have this rank's part
         begin_short(operation);
@@ -142,18 +142,19 @@ void Collectives::begin_schedule(Operation& operation) {
         // before they have written (Dekker's algorithm: a full fence after the store, on either side). Not every
         // disagreement meets a message, as when ranks name different roots.
         std::atomic_thread_fence(std::memory_order_seq_cst);
-        check_records(operation.sequence);
+        check_records(operation.run.sequence);
         if (failed()) return;
     }
-    if (const std::uint64_t largest = operation.slot_state.largest; largest != engine::SlotState::unknown)
+    if (const std::uint64_t largest = operation.run.slot_state.largest; largest != engine::SlotState::unknown)
         operation.request.largest_count = largest / size_of(operation.call.dtype);
     operation.request.scheduled = true;
-    operation.channel = Channel::of_collective(index_, operation.sequence);
-    if (ranks_.size() > 1) mailbox().check_unexpected(operation.channel, fingerprint);
+    operation.run.channel = Channel::of_collective(index_, operation.run.sequence);
+    if (ranks_.size() > 1) mailbox().check_unexpected(operation.run.channel, fingerprint);
     flight_.heed_mailboxes();
     if (failed()) return;
     if (operation.quantized) {
-        operation.execution = std::make_unique<engine::Quantized>(*operation.quantized, operation.operands(), context_);
+        operation.run.execution =
+            std::make_unique<engine::Quantized>(*operation.quantized, operation.operands(), context_);
         operation.move_to(OperationState::scheduled);
         return;
     }
@@ -164,9 +165,9 @@ void Collectives::begin_schedule(Operation& operation) {
 bool Collectives::begin_in_library(Operation& operation) {
     const auto& named = operation.request.algorithm;
     if (transport_ == nullptr || ranks_.size() == 1 || (named && !algorithm::is_exclusion(*named))) return false;
-    operation.execution = transport_->begin(operation);
-    if (operation.execution) operation.move_to(OperationState::scheduled);
-    return operation.execution != nullptr;
+    operation.run.execution = transport_->begin(operation);
+    if (operation.run.execution) operation.move_to(OperationState::scheduled);
+    return operation.run.execution != nullptr;
 }
 
 bool Collectives::begin_relay(Operation& operation) {
@@ -175,7 +176,7 @@ bool Collectives::begin_relay(Operation& operation) {
     const auto room = relay_.room_for(operation.call.dtype, planner_.largest_relayed());
     if (!room) return false;
     const Relay::Pass pass = relay_.begin(operation.request, operation.operands(), *room);
-    operation.execution = std::make_unique<engine::Execution>(planner_.plan(pass.request), pass.operands, context_);
+    operation.run.execution = std::make_unique<engine::Execution>(planner_.plan(pass.request), pass.operands, context_);
     operation.move_to(OperationState::relayed);
     return true;
 }
@@ -184,7 +185,7 @@ bool Collectives::begin_relay(Operation& operation) {
 void Collectives::end_relay(Operation& operation) {
     const Relay::Outcome outcome = relay_.end(operation.request, operation.operands());
     if (const auto& found = outcome.difference)
-        inquest_.mismatch_of_blocks(found->peer, operation.sequence, operation.call.fingerprint, found->theirs,
+        inquest_.mismatch_of_blocks(found->peer, operation.run.sequence, operation.call.fingerprint, found->theirs,
                                     found->mine);
     else if (outcome.fitted)
         operation.move_to(OperationState::over);
@@ -193,11 +194,11 @@ void Collectives::end_relay(Operation& operation) {
 }
 
 void Collectives::execute(Operation& operation) {
-    if (operation.done_execution) {
-        operation.done_execution->restart(operation.schedule, operation.operands());
-        operation.execution = std::move(operation.done_execution);
+    if (operation.run.done_execution) {
+        operation.run.done_execution->restart(operation.schedule, operation.operands());
+        operation.run.execution = std::move(operation.run.done_execution);
     } else {
-        operation.execution = std::make_unique<engine::Execution>(
+        operation.run.execution = std::make_unique<engine::Execution>(
             operation.schedule ? operation.schedule : planner_.plan(operation.request), operation.operands(), context_);
     }
     operation.move_to(OperationState::scheduled);
@@ -209,29 +210,29 @@ void Collectives::complete(const std::shared_ptr<Operation>& operation, const st
 }
 
 void Collectives::suffer(Operation& operation, bool moved, bool ends) {
-    if (operation.fault)
-        means_.faults->turn(*operation.fault, moved, ends, flight_.links(), inquest_.title_of(operation));
+    if (operation.run.fault)
+        means_.faults->turn(*operation.run.fault, moved, ends, flight_.links(), inquest_.title_of(operation));
 }
 
 // ---- Checks
 
 bool Collectives::has_finished(std::uint64_t sequence) const noexcept {
-    return sequence <= sequence_ && (queue_.empty() || queue_.front()->sequence > sequence);
+    return sequence <= sequence_ && (queue_.empty() || queue_.front()->run.sequence > sequence);
 }
 
 bool Collectives::has_sent_all(int peer, std::uint64_t sequence) const {
     if (has_finished(sequence)) return true;
     const auto operation = front();
-    return operation && operation->sequence == sequence && operation->state == OperationState::scheduled &&
-           operation->execution->has_sent_all(peer);
+    return operation && operation->run.sequence == sequence && operation->run.state == OperationState::scheduled &&
+           operation->run.execution->has_sent_all(peer);
 }
 
 void Collectives::drop(const std::exception_ptr& error) {
     const auto dropped = queue_.take();
     for (const auto& operation : dropped) {
-        operation->execution.reset();
+        operation->run.execution.reset();
         // One whose part was done may have found, at its end, that another rank meant something else.
-        if (operation->state != OperationState::over) operation->move_to(OperationState::over);
+        if (operation->run.state != OperationState::over) operation->move_to(OperationState::over);
     }
     for (const auto& operation : dropped) complete(operation, error);
 }
@@ -245,10 +246,10 @@ void Collectives::record_waits(Instant since, Instant now) {
 void Collectives::check_front(Instant now) {
     const std::shared_ptr<Operation> operation = front();
     if (operation->deadline.expired(now)) return inquest_.time_out(*operation, waits_for(*operation));
-    if (memory_.arena() != nullptr) check_records(operation->sequence);
+    if (memory_.arena() != nullptr) check_records(operation->run.sequence);
     if (failed() || now < next_probe_) return;
     next_probe_ = now + std::chrono::milliseconds(200);
-    if (now - operation->started >= std::chrono::milliseconds(100)) probe(*operation);
+    if (now - operation->run.started >= std::chrono::milliseconds(100)) probe(*operation);
 }
 
 void Collectives::check_last() {
@@ -270,11 +271,11 @@ void Collectives::probe(const Operation& operation) {
             return inquest_.give_up(peer, verdicts_.gone(ranks_.global(peer), transport_));
     }
     // For ranks that share memory, records tell it (check_records), but not which blocks they exchange.
-    const bool is_opaque = operation.execution && operation.execution->is_opaque();
+    const bool is_opaque = operation.run.execution && operation.run.execution->is_opaque();
     const bool asks_all = is_opaque || operation.request.collective == Collective::all_to_all;
     for (const int peer : is_opaque ? others() : waits_for(operation)) {
         if (asks_all || !memory_.is_shared_with(peer))
-            mailbox().probe(ranks_.global(peer), operation.channel, operation.call.fingerprint);
+            mailbox().probe(ranks_.global(peer), operation.run.channel, operation.call.fingerprint);
     }
 }
 
@@ -307,8 +308,9 @@ std::vector<int> Collectives::others() const {
 }
 
 std::vector<int> Collectives::waits_for(const Operation& operation) const {
-    if (operation.execution) return operation.execution->waits_for();
-    if (operation.state == OperationState::in_slots) return slots_->waits_for(operation.call, operation.slot_state);
+    if (operation.run.execution) return operation.run.execution->waits_for();
+    if (operation.run.state == OperationState::in_slots)
+        return slots_->waits_for(operation.call, operation.run.slot_state);
     return {};
 }
 
@@ -353,7 +355,7 @@ bool Collectives::advance_short(const CollectiveCall& call, SlotState& state, st
 }
 
 void Collectives::begin_short(Operation& operation) {
-    operation.slot_state = slots_->begin(operation.call, agreement_.digest());
+    operation.run.slot_state = slots_->begin(operation.call, agreement_.digest());
     operation.move_to(OperationState::in_slots);
 }
 

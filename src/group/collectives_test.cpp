@@ -28,16 +28,16 @@ TEST_F(CollectivesOfTwo, come_to_their_end_in_slots_and_by_a_schedule) {
     for (const std::size_t count : {2, 300'000}) {
         std::vector<float> a(count, 1.0F), b(count, 2.0F);
         const auto here = first_.all_reduce(a), there = second_.all_reduce(b);
-        EXPECT_EQ(here->state, OperationState::queued);
+        EXPECT_EQ(here->run.state, OperationState::queued);
         first_.flight.move();
-        EXPECT_EQ(here->state, count == 2 ? OperationState::in_slots : OperationState::scheduled);
+        EXPECT_EQ(here->run.state, count == 2 ? OperationState::in_slots : OperationState::scheduled);
         EXPECT_EQ(first_.collectives->waits_for(*here), std::vector{1});
         for (int turn = 0; turn < 1000 && !(here->done() && there->done()); ++turn) {
             second_.flight.move();
             first_.flight.move();
         }
         ASSERT_TRUE(here->done() && there->done());
-        EXPECT_EQ(here->state, OperationState::over);
+        EXPECT_EQ(here->run.state, OperationState::over);
         EXPECT_EQ(a, std::vector<float>(count, 3.0F));
         EXPECT_EQ(b, a);
     }
@@ -89,8 +89,8 @@ TEST_F(CollectivesOfTwo, fail_by_name_when_a_rank_has_died_whose_data_are_missin
     ASSERT_TRUE(here->done() && next->done());
     EXPECT_THROW(std::rethrow_exception(here->error()), PeerLost);
     EXPECT_EQ(text_of(*here), "all_reduce #1 in group \"test\" (2 ranks): the other has gone");
-    EXPECT_EQ(here->state, OperationState::over);
-    EXPECT_EQ(next->state, OperationState::over);
+    EXPECT_EQ(here->run.state, OperationState::over);
+    EXPECT_EQ(next->run.state, OperationState::over);
 }
 
 TEST_F(CollectivesOfTwo, fail_though_data_have_come_where_a_rank_has_aborted) {
@@ -172,7 +172,7 @@ TEST_F(CollectivesOfTwo, of_two_groups_may_end_while_one_of_them_is_looked_after
     std::vector<float> v(2, 1.0F), w(2, 1.0F), x(2, 2.0F), y(2, 2.0F);
     const auto one = first_.all_reduce(v, a_here), other = first_.all_reduce(w, b_here);
     first_.flight.move();
-    EXPECT_EQ(one->state, OperationState::scheduled);
+    EXPECT_EQ(one->run.state, OperationState::scheduled);
     const auto one_there = second_.all_reduce(x, a_there), other_there = second_.all_reduce(y, b_there);
     second_.flight.move();
     ASSERT_TRUE(one_there->done() && other_there->done());

@@ -163,7 +163,8 @@ std::vector<transport::Pollable> Flight::pollables() {
         all.insert(all.end(), some.begin(), some.end());
     });
     for (const Collectives* collectives : active_) {
-        if (const auto front = collectives->front(); front && front->execution) front->execution->pollables(all);
+        if (const auto front = collectives->front(); front && front->run.execution)
+            front->run.execution->pollables(all);
     }
     // Ranks that all share memory wake each other without descriptors, but not one that polls a transport's.
     if (!all.empty() && ways_.neighbours->are_all() && has_native()) all.push_back({-1, false});

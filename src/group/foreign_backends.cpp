@@ -38,7 +38,7 @@ BackendRequest request_of(const Operation& operation, const Group& group) {
     BackendRequest r;
     r.call = call_of(operation);
     r.name = operation.name;
-    r.sequence = operation.sequence;
+    r.sequence = operation.run.sequence;
     r.device = operation.device;
     r.timeout = operation.timeout;
     r.stream = operation.stream;

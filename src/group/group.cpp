@@ -151,12 +151,12 @@ void Group::begin(const std::shared_ptr<Operation>& operation) {
         inquest_.refuse(operation->name,
                         std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was destroyed", name_))));
     }
-    operation->started = Clock::now();
-    operation->deadline = Deadline::after(operation->timeout, operation->started);
+    operation->run.started = Clock::now();
+    operation->deadline = Deadline::after(operation->timeout, operation->run.started);
     operation->group = shared_from_this();
-    if (operation->is_collective) operation->sequence = collectives_.next_number();
-    operation->ticket = recording::begin(recorder_, ranks_, *operation);
-    if (Faults* const faults = world_->means().faults.get()) operation->fault = faults->begin(operation->name);
+    if (operation->is_collective) operation->run.sequence = collectives_.next_number();
+    operation->run.ticket = recording::begin(recorder_, ranks_, *operation);
+    if (Faults* const faults = world_->means().faults.get()) operation->run.fault = faults->begin(operation->name);
 }
 
 void Group::end(const std::shared_ptr<Operation>& operation, const std::exception_ptr& error) {
@@ -175,8 +175,8 @@ void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronou
         if (operation->is_collective) {
             collectives_.push(operation);
         } else {
-            if (operation->fault)
-                world_->means().faults->turn(*operation->fault, false, true, world_->links(),
+            if (operation->run.fault)
+                world_->means().faults->turn(*operation->run.fault, false, true, world_->links(),
                                              inquest_.title_of(*operation));
             world_->flight().post(operation);
         }

@@ -15,18 +15,18 @@ using group::Fingerprint;
 using rendezvous::VerdictKind;
 
 std::string Inquest::title_of(const Operation& operation) const {
-    const std::string number = operation.is_collective ? fmt::format(" #{}", operation.sequence) : std::string();
+    const std::string number = operation.is_collective ? fmt::format(" #{}", operation.run.sequence) : std::string();
     return fmt::format("{}{} in group \"{}\" ({} ranks)", operation.name, number, group_, ranks_.size());
 }
 
 ErrorContext Inquest::context_of(const Operation& operation) const {
     ErrorContext context;
     context.operation = operation.name;
-    context.sequence = operation.sequence;
+    context.sequence = operation.run.sequence;
     context.group = group_;
     context.rank = ranks_.own_global();
-    context.elapsed = Clock::now() - operation.started;
-    if (operation.execution) context.phase = operation.execution->where();
+    context.elapsed = Clock::now() - operation.run.started;
+    if (operation.run.execution) context.phase = operation.run.execution->where();
     return context;
 }
 
@@ -53,7 +53,7 @@ void Inquest::time_out(const Operation& operation, const std::vector<int>& missi
     }
     if (!context.phase.empty()) text += fmt::format("; {}", context.phase);
     const int peer = missing.empty() ? -1 : missing.front();
-    fail_together(subject(ranks_.rank(), peer, operation.sequence, false, std::move(text)), context);
+    fail_together(subject(ranks_.rank(), peer, operation.run.sequence, false, std::move(text)), context);
 }
 
 void Inquest::mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine) {

@@ -50,10 +50,10 @@ struct Party {
     std::shared_ptr<Operation> call(std::uint64_t count) {
         auto operation = std::make_shared<Operation>();
         operation->name = "all_reduce";
-        operation->sequence = 1;
-        operation->started = Clock::now();
+        operation->run.sequence = 1;
+        operation->run.started = Clock::now();
         operation->timeout = std::chrono::seconds(1);
-        operation->ticket =
+        operation->run.ticket =
             recorder.begin({.sequence = 1, .fingerprint = all_reduce_of(count)}, record::State::started);
         return operation;
     }

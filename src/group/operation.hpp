@@ -6,18 +6,17 @@
 #include "engine/execution.hpp"
 #include "engine/quantized.hpp"
 #include "engine/slots.hpp"
+#include "group/completion.hpp"
 #include "group/faults.hpp"
 #include "record/recorder.hpp"
 
 #include <tutti/backend.hpp>
 #include <tutti/work.hpp>
 
-#include <atomic>
 #include <exception>
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -84,7 +83,21 @@ struct HandedOver {
     std::optional<std::list<std::shared_ptr<Operation>>::iterator> place{};
 };
 
-class Operation {
+/// How far an operation has come, this time: a plan and a graph run it again and again.
+struct Run {
+    std::uint64_t sequence = 0;                           ///< its number among its group's collectives
+    OperationState state = OperationState::queued;        ///< changes by Operation::move_to()
+    std::unique_ptr<engine::Running> execution{};         ///< relayed, scheduled
+    std::unique_ptr<engine::Execution> done_execution{};  ///< of the schedule chosen beforehand, for the next time
+    std::exception_ptr failed{};                          ///< it alone, in the library that ran it
+    std::uint64_t channel = 0;                            ///< of its messages, from the schedule's begin on
+    engine::SlotState slot_state{};                       ///< sequence 0: it is not in slots, or has not begun
+    Instant started{};
+    record::Ticket ticket = 0;
+    std::optional<ArmedFault> fault{};  ///< that TUTTI_FAULTS asks for
+};
+
+class Operation : public Completion {
  public:
     // Set before it is submitted.
     const char* name = "";  ///< a literal
@@ -109,18 +122,7 @@ class Operation {
     std::unique_ptr<const engine::QuantizedCall> quantized;  // instead of the request
     std::function<void()> when_awaited;  // of a call that a graph has captured and nobody issues: instead of waiting
 
-    // Under the group's lock.
-    std::uint64_t sequence = 0;
-    std::unique_ptr<engine::Running> execution;
-    std::unique_ptr<engine::Execution> done_execution;  ///< of the schedule chosen beforehand, for the next time
-    OperationState state = OperationState::queued;      ///< changes by move_to()
-    std::exception_ptr failed;                          // it alone, in the library that ran it
-    std::uint64_t channel = 0;                          // of its messages, from the schedule's begin on
-    engine::SlotState slot_state;                       // sequence 0: it is not in slots, or has not begun
-    Instant started;
-    record::Ticket ticket = 0;
-    std::optional<ArmedFault> fault;  ///< that TUTTI_FAULTS asks for
-
+    Run run;  // under the group's lock
     HandedOver handed_over;
 
     /// Throws InternalError if it may not.
@@ -134,34 +136,6 @@ class Operation {
     /// Makes this one, which is over, do the same as `model`, which it was made from, another time: in its own memory.
     /// Only where nobody else refers to it.
     void renew(const Operation& model);
-
-    bool done() const noexcept { return done_.load(std::memory_order_acquire); }
-    /// Done, or in a stream of its device (BackendCompletion::enqueued).
-    bool issued() const noexcept { return done() || enqueued_.load(std::memory_order_acquire); }
-    /// Once, before it is complete.
-    void enqueue(std::shared_ptr<DeviceEvent> event);
-    /// Work that enters `waiting` from now on waits for this operation, which is issued.
-    void make_wait(Stream waiting) const;
-    std::exception_ptr error() const noexcept { return done() ? error_ : nullptr; }
-    /// Exactly once; run_continuations() follows.
-    void complete(std::exception_ptr error) noexcept;
-    /// Calls the callbacks; later ones are called at once.
-    void run_continuations();
-    /// Both, for one that no other thread knows yet.
-    void complete_unseen() noexcept;
-    /// Calls back on completion (at once if that is over).
-    void on_completion(std::function<void()> callback);
-    /// The same when it is issued.
-    void on_issue(std::function<void()> callback);
-
- private:
-    std::atomic<bool> done_{false};
-    std::atomic<bool> enqueued_{false};
-    std::shared_ptr<DeviceEvent> event_;  // as soon as enqueued_ is set
-    std::exception_ptr error_;
-    std::mutex mutex_;
-    bool told_ = false;  // continuations have been run
-    std::vector<std::function<void()>> callbacks_, issue_callbacks_;
 };
 
 }  // namespace tutti::detail

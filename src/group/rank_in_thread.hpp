@@ -93,9 +93,9 @@ struct RankInThread {
     std::shared_ptr<Operation> all_reduce(std::vector<float>& values) { return all_reduce(values, *collectives); }
     std::shared_ptr<Operation> all_reduce(std::vector<float>& values, Collectives& of) {
         auto operation = description_of_all_reduce(values);
-        operation->started = Clock::now();
+        operation->run.started = Clock::now();
         operation->deadline = Deadline::after(operation->timeout);
-        operation->sequence = of.next_number();
+        operation->run.sequence = of.next_number();
         const Flight::Guard guard(flight);
         of.push(operation);
         return operation;

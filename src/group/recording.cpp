@@ -45,7 +45,7 @@ record::Ticket begin(record::Recorder& recorder, const Ranks& ranks, const Opera
                               record::State::started);
     }
     const algorithm::Request& request = operation.request;
-    const record::Ticket ticket = recorder.begin({.sequence = operation.sequence,
+    const record::Ticket ticket = recorder.begin({.sequence = operation.run.sequence,
                                                   .fingerprint = operation.call.fingerprint,
                                                   .bytes = bytes_of(request),
                                                   .peer = recorded_root(request.collective, request.root),
@@ -57,8 +57,9 @@ record::Ticket begin(record::Recorder& recorder, const Ranks& ranks, const Opera
 }
 
 void end(record::Recorder& recorder, const Ranks& ranks, const Operation& operation, bool well) {
-    if (well && operation.is_receive) recorder.note_source(operation.ticket, ranks.rank_of(operation.transfer.peer));
-    recorder.end(operation.ticket, well ? record::State::completed : record::State::failed);
+    if (well && operation.is_receive)
+        recorder.note_source(operation.run.ticket, ranks.rank_of(operation.transfer.peer));
+    recorder.end(operation.run.ticket, well ? record::State::completed : record::State::failed);
 }
 
 void failure(record::Recorder& recorder, const Ranks& ranks, const std::exception_ptr& error) {
@@ -77,7 +78,7 @@ void gone(record::Recorder& recorder, const Ranks& ranks, int global) {
 
 void waits(record::Recorder& recorder, const Operation& operation, const std::vector<int>& peers, Instant since,
            Instant now) {
-    for (const int peer : peers) recorder.note_wait(peer, now - std::max(since, operation.started));
+    for (const int peer : peers) recorder.note_wait(peer, now - std::max(since, operation.run.started));
 }
 
 }  // namespace tutti::detail::recording

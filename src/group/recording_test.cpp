@@ -22,7 +22,7 @@ TEST_F(RecordingOfThree, names_the_other_side_of_a_message_as_a_rank_of_the_grou
     send.is_collective = false;
     send.transfer.peer = 3;
     send.transfer.bytes = 12;
-    send.ticket = recording::begin(recorder_, ranks_, send);
+    send.run.ticket = recording::begin(recorder_, ranks_, send);
     EXPECT_EQ(last().peer, 2);
     EXPECT_EQ(last().kind, record::Kind::send);
     EXPECT_EQ(recorder_.counters().bytes, 12U);
@@ -36,7 +36,7 @@ TEST_F(RecordingOfThree, learns_the_source_of_a_message_from_any_rank_when_it_ha
     receive.is_collective = false;
     receive.is_receive = true;
     receive.transfer.peer = transport::any_source;
-    receive.ticket = recording::begin(recorder_, ranks_, receive);
+    receive.run.ticket = recording::begin(recorder_, ranks_, receive);
     EXPECT_EQ(last().peer, -1);
     receive.transfer.peer = 5;
     recording::end(recorder_, ranks_, receive, true);
@@ -46,7 +46,7 @@ TEST_F(RecordingOfThree, learns_the_source_of_a_message_from_any_rank_when_it_ha
 
 TEST_F(RecordingOfThree, counts_what_this_rank_contributes_to_a_collective) {
     Operation gather;
-    gather.sequence = 41;
+    gather.run.sequence = 41;
     gather.request = {.collective = Collective::gather, .rank = 1, .root = 2, .element_bytes = 4, .counts = {7, 8, 9}};
     recording::begin(recorder_, ranks_, gather);
     EXPECT_EQ(last().sequence, 41U);
@@ -65,7 +65,7 @@ TEST_F(RecordingOfThree, counts_a_dead_rank_of_the_group_once_and_no_other) {
 
 TEST_F(RecordingOfThree, counts_a_wait_from_the_begin_of_the_operation) {
     Operation operation;
-    operation.started = Instant(std::chrono::seconds(10));
+    operation.run.started = Instant(std::chrono::seconds(10));
     recording::waits(recorder_, operation, {2}, Instant(std::chrono::seconds(9)), Instant(std::chrono::seconds(12)));
     EXPECT_DOUBLE_EQ(recorder_.counters().waited_s.at(2), 2.0);
     EXPECT_DOUBLE_EQ(recorder_.counters().waited_s.at(0), 0.0);

@@ -68,13 +68,13 @@ void ShortCalls::go_on(BiasedMutex::Entry& entry, const CollectiveCall& call, co
         std::rethrow_exception(flight_.failure());
     }
     const std::shared_ptr<Operation> operation = longer.make(longer.call);
-    operation->started = Clock::now();
-    operation->deadline = Deadline::after(operation->timeout, operation->started);
-    operation->sequence = sequence;
+    operation->run.started = Clock::now();
+    operation->deadline = Deadline::after(operation->timeout, operation->run.started);
+    operation->run.sequence = sequence;
     operation->call = call;  // on the buffers with which it has begun
     operation->refer_to_blocks();
-    operation->slot_state = state;
-    operation->ticket = ticket;
+    operation->run.slot_state = state;
+    operation->run.ticket = ticket;
     operation->move_to(OperationState::in_slots);
     collectives_.push(operation);
     entry.leave();

@@ -70,7 +70,7 @@ TEST_F(ShortCallsOfTwo, end_at_once_when_all_that_they_need_has_come) {
         second_.flight.move();
         ASSERT_TRUE(there->done());
         EXPECT_EQ(b, a);
-        EXPECT_EQ(there->sequence, static_cast<std::uint64_t>(round)) << "both count it";
+        EXPECT_EQ(there->run.sequence, static_cast<std::uint64_t>(round)) << "both count it";
     }
     EXPECT_EQ(made_, 0);
 }
@@ -80,8 +80,8 @@ TEST_F(ShortCallsOfTwo, go_on_as_one_operation_when_the_others_take_longer) {
     int waits = 0;
     on_wait_ = [&](Operation& operation) {
         ++waits;
-        EXPECT_EQ(operation.state, OperationState::in_slots);
-        EXPECT_EQ(operation.sequence, 1U);
+        EXPECT_EQ(operation.run.state, OperationState::in_slots);
+        EXPECT_EQ(operation.run.sequence, 1U);
         EXPECT_EQ(first_.collectives->waits_for(operation), std::vector{1});
         EXPECT_TRUE(first_.flight.mutex().try_lock()) << "the call holds the lock no more";
         first_.flight.mutex().unlock();
@@ -101,7 +101,7 @@ TEST_F(ShortCallsOfTwo, leave_it_to_an_operation_where_another_one_is_in_flight)
     Values before(2, 1.0F), a(2, 1.0F);
     const auto earlier = first_.all_reduce(before);
     EXPECT_FALSE(all_reduce(a));
-    EXPECT_EQ(first_.collectives->next_number(), earlier->sequence + 1) << "it has taken no number";
+    EXPECT_EQ(first_.collectives->next_number(), earlier->run.sequence + 1) << "it has taken no number";
     EXPECT_EQ(a, Values(2, 1.0F));
 }
 

@@ -1,4 +1,4 @@
-// Work, and the completion of operations.
+// Work, and operations.
 #include "group/continuations.hpp"
 #include "group/group.hpp"
 #include "group/operation.hpp"
@@ -23,7 +23,7 @@ engine::Operands Operation::operands() const {
             .dtype = call.dtype,
             .op = call.op,
             .divisor = call.divisor,
-            .channel = channel,
+            .channel = run.channel,
             .fingerprint = call.fingerprint};
 }
 
@@ -58,90 +58,17 @@ std::shared_ptr<Operation> Operation::again() const {
 }
 
 void Operation::renew(const Operation& model) {
-    {
-        const std::lock_guard lock(mutex_);  // behind its continuations, whichever thread called them
-        told_ = false;
-    }
-    done_.store(false, std::memory_order_relaxed);
-    enqueued_.store(false, std::memory_order_relaxed);
-    event_.reset();
-    error_ = nullptr;
+    reopen();
     request.scheduled = model.request.scheduled;
     request.largest_count = model.request.largest_count;
-    sequence = 0;
-    state = OperationState::queued;
-    failed = nullptr;
-    channel = 0;
-    slot_state = {};
-    ticket = 0;
-    fault.reset();
+    run = {.done_execution = std::move(run.done_execution)};
 }
 
 void Operation::move_to(OperationState next) {
-    if (!may_move(state, next))
-        throw InternalError(fmt::format("{} #{}: state {} does not follow {}", name, sequence, static_cast<int>(next),
-                                        static_cast<int>(state)));
-    state = next;
-}
-
-void Operation::complete(std::exception_ptr error) noexcept {
-    error_ = std::move(error);
-    done_.store(true, std::memory_order_release);
-}
-
-void Operation::enqueue(std::shared_ptr<DeviceEvent> event) {
-    std::vector<std::function<void()>> callbacks;
-    {
-        const std::lock_guard lock(mutex_);
-        if (issued()) return;
-        event_ = std::move(event);
-        enqueued_.store(true, std::memory_order_release);
-        callbacks.swap(issue_callbacks_);
-    }
-    for (auto& callback : callbacks) callback();
-}
-
-void Operation::make_wait(Stream waiting) const {
-    if (!done() && enqueued_.load(std::memory_order_acquire) && event_) event_->make_wait(waiting);
-}
-
-void Operation::run_continuations() {
-    std::vector<std::function<void()>> issued, callbacks;
-    {
-        const std::lock_guard lock(mutex_);
-        told_ = true;
-        issued.swap(issue_callbacks_);
-        callbacks.swap(callbacks_);
-    }
-    for (auto& callback : issued) callback();
-    for (auto& callback : callbacks) callback();
-}
-
-void Operation::complete_unseen() noexcept {
-    told_ = true;
-    done_.store(true, std::memory_order_release);
-}
-
-void Operation::on_completion(std::function<void()> callback) {
-    {
-        const std::lock_guard lock(mutex_);
-        if (!told_) {
-            callbacks_.push_back(std::move(callback));
-            return;
-        }
-    }
-    callback();
-}
-
-void Operation::on_issue(std::function<void()> callback) {
-    {
-        const std::lock_guard lock(mutex_);
-        if (!told_ && !issued()) {
-            issue_callbacks_.push_back(std::move(callback));
-            return;
-        }
-    }
-    callback();
+    if (!may_move(run.state, next))
+        throw InternalError(fmt::format("{} #{}: state {} does not follow {}", name, run.sequence,
+                                        static_cast<int>(next), static_cast<int>(run.state)));
+    run.state = next;
 }
 
 }  // namespace detail
