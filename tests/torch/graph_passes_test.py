@@ -10,7 +10,6 @@ import tempfile
 import textwrap
 import unittest
 
-os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
 import ranks
@@ -340,7 +339,8 @@ class Documents(unittest.TestCase):
             program.write_text(SCHEME.format(imports=imports, patch=patch, port=ranks.free_port()))
             done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr[-3000:])
-        self.assertEqual(done.stdout.count("result [[4, 4], [4, 4]]"), 2, done.stdout)
+        # Two processes write to one pipe: the words of both may meet in a line.
+        self.assertEqual((done.stdout.count("result"), done.stdout.count("[[4, 4], [4, 4]]")), (2, 2), done.stdout)
 
     @rows("S20-017", "E-301", "S20-012", "S20-016")
     def test_the_program_of_the_first_scheme(self):
@@ -432,6 +432,8 @@ class Frameworks(unittest.TestCase):
     def test_deepspeeds_wrappers_are_traceable(self):
         ranks.run(2, of_deepspeed, limit=300)
 
+
+setUpModule = ranks.load_compiler
 
 if __name__ == "__main__":
     main("python_torch_graph_passes")

@@ -334,5 +334,7 @@ class Pieces(unittest.TestCase):
         ranks.run(2, with_gradients, limit=120)
 
 
+setUpModule = ranks.load_compiler
+
 if __name__ == "__main__":
     main("python_torch_graph_pieces")

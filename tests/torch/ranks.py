@@ -21,6 +21,8 @@ import tempfile
 import traceback
 from typing import Any, Callable
 
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # threads would not live on in forked ranks
+
 import torch
 import torch.distributed as dist
 
@@ -50,6 +52,12 @@ def _child(function: Callable, rank: int, world_size: int, path: str, backend: s
         results.put((rank, traceback.format_exc(), None))
     results.close()
     results.join_thread()
+
+
+def load_compiler() -> None:
+    """Loads all that torch.compile loads at its first use, so that forked ranks need not."""
+    torch.compile(lambda x: x + 1, fullgraph=True)(torch.ones(2))
+    torch._dynamo.reset()
 
 
 def free_port() -> int:

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import ranks
 import torch
+import torch._dynamo  # noqa: F401: PyTorch loads it for the wrapper and the profiler; forked ranks need not
 import torch.distributed as dist
 from failures_test import expect, message_of
 
