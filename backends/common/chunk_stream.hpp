@@ -71,6 +71,9 @@ class ChunkStream : public transport::Stream {
     /// It has broken. Only the first reason counts.
     void fail(const std::string& why);
     bool is_closed() const noexcept { return closed_ || !why_.empty(); }
+    /// Whether the peer needs nothing more: it has all bytes and the end behind them. What may be under way is the
+    /// answer to its own end, and this rank's end tells it enough.
+    bool has_arrived() const noexcept { return end_is_acknowledged_; }
 
  protected:
     /// Gives the library a chunk of both parts; under the mutex. Never waits; calls fail() where that cannot be done.

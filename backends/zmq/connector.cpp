@@ -233,7 +233,8 @@ void ZmqConnector::close_sockets(std::chrono::milliseconds linger) {
     for (Peer& peer : peers_) {
         if (!peer.socket) continue;
         const std::lock_guard lock(desk_.mutex);
-        peer.socket.set(zmq::sockopt::linger, peer.stream->is_closed() ? 0 : static_cast<int>(linger.count()));
+        const bool waits = !peer.stream->is_closed() && !peer.stream->has_arrived();
+        peer.socket.set(zmq::sockopt::linger, waits ? static_cast<int>(linger.count()) : 0);
         peer.socket.close();
     }
     incoming_.close();

@@ -131,6 +131,24 @@ TEST(ZmqStream, that_is_closed_makes_nobody_wait_for_a_peer_that_has_gone) {
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 3s);
 }
 
+// The peer has all that was sent to it, and says that it ends. It does not stay until it hears that its end has arrived.
+TEST(ZmqStream, makes_nobody_wait_to_answer_a_peer_that_has_gone) {
+    for (int round = 0; round < 5; ++round) {
+        auto ranks = make_ranks(HashStore(), 2);
+        Stream& out = *ranks[0]->to(1);
+        const Bytes bytes(1000);
+        EXPECT_EQ(out.write(bytes, {}), bytes.size());
+        EXPECT_TRUE(out.end());
+        wait_until([&] { return out.delivered(); });
+        EXPECT_TRUE(ranks[1]->to(0)->end());
+        ranks[1].reset();
+        wait_until([&] { return out.state() == StreamState::ended; });
+        const auto begin = std::chrono::steady_clock::now();
+        ranks[0].reset();
+        EXPECT_LT(std::chrono::steady_clock::now() - begin, 3s);
+    }
+}
+
 // A rank sees what a stranger with its peer's name sends: one that knows the keys, and that ZeroMQ has lost a message
 // of.
 TEST(ZmqStream, closes_when_a_message_is_missing_or_makes_no_sense) {
