@@ -27,6 +27,7 @@
 #include <tutti/quantized.hpp>
 #include <tutti/reduce_op.hpp>
 #include <tutti/spawn.hpp>
+#include <tutti/step_function.hpp>
 #include <tutti/store.hpp>
 #include <tutti/symmetric.hpp>
 #include <tutti/tensor.hpp>

@@ -1,6 +1,7 @@
 #include "algorithm/explain.hpp"
 
 #include "algorithm/slots.hpp"
+#include "algorithm/user_schedule.hpp"
 #include "algorithm/walk.hpp"
 #include "schedule/slots.hpp"
 
@@ -112,6 +113,13 @@ schedule::Recipe recipe_of(const Layout& layout, Request request) {
     }
     const auto ranks = static_cast<std::size_t>(layout.size());
     schedule::Contract& c = recipe.contract;
+    for (const auto& user : layout.tuning.schedules) {
+        if (user->name() != choose(layout, request).algorithm) continue;
+        c.dtype = user->contract().dtype;
+        c.rounds_to = user->contract().rounds_to;
+        c.calls = user->contract().calls;
+        c.op = user->contract().op;
+    }
     c.collective = request.collective;
     c.root = request.root;
     c.in_place = request.in_place;

@@ -7,6 +7,7 @@
 #include "schedule/schedule.hpp"
 
 #include <tutti/dtype.hpp>
+#include <tutti/reduce_op.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -58,6 +59,7 @@ struct Request {
     bool scheduled = false;  ///< not in slots: some rank's part does not fit, or the plan is for that case
     /// Use this one; InvalidArgument if it does not exist or does not apply. "^ring": any but this one.
     std::optional<std::string> algorithm;
+    std::optional<ReduceOp::Kind> op{};  ///< where it is known (premul_sum is a sum): users' schedules may be for one
     bool operator==(const Request&) const = default;
 };
 // Buffers: broadcast uses `output` on every rank. reduce, gather: `output` only on the root (reduce leaves the

@@ -1,5 +1,6 @@
 #include "algorithm/user_schedule.hpp"
 
+#include "algorithm/parts.hpp"
 #include "algorithm/select.hpp"
 #include "schedule/prove.hpp"
 
@@ -32,10 +33,10 @@ void check_steps(const Recipe& recipe, std::string_view where) {
     for (std::size_t rank = 0; rank < recipe.ranks.size(); ++rank) {
         for (const schedule::Step& step : recipe.ranks[rank].steps) {
             if (schedule::is_shared(step.kind)) {
-                throw InvalidArgument(fmt::format(
-                    "{}: rank {} has a step \"{}\", on memory that ranks share: expected copy, combine, convert, send, "
-                    "receive, receive_combine and signals",
-                    where, rank, to_string(step.kind)));
+                throw InvalidArgument(
+                    fmt::format("{}: rank {} has a step \"{}\", on memory that ranks share: expected copy, combine, "
+                                "convert, call, send, receive, receive_combine and signals",
+                                where, rank, to_string(step.kind)));
             }
         }
     }
@@ -64,7 +65,8 @@ bool is_same_in_place(const Schedule& s) {
             const Chunk& chunk = operand.chunk;
             if (chunk.buffer != Buffer::input || chunk.count == 0) continue;
             if (std::ranges::any_of(written, [&](const Chunk& before) { return overlap(before, chunk); })) return false;
-            if (writes && overlap(step.target, chunk) && step.target.offset != chunk.offset) return false;
+            const bool by_element = step.kind != StepKind::call && step.target.offset == chunk.offset;
+            if (writes && overlap(step.target, chunk) && !by_element) return false;
         }
         if (writes) written.push_back(step.target);
     }
@@ -121,9 +123,11 @@ std::optional<std::uint64_t> multiple(std::span<const std::uint64_t> counts, std
 }  // namespace
 
 UserSchedule::UserSchedule(std::string text, Proved proved)
-    : text_(std::move(text)), proved_(proved), separate_(schedule::parse(text_, "TUTTI_SCHEDULE")) {
+    : text_(std::move(text)),
+      proved_(proved),
+      separate_(schedule::parse(text_, "TUTTI_SCHEDULE", InputIs::separate, &parts())) {
     if (!can_be_in_place(collective())) return;
-    Recipe in_place = schedule::parse(text_, "TUTTI_SCHEDULE", InputIs::output);
+    Recipe in_place = schedule::parse(text_, "TUTTI_SCHEDULE", InputIs::output, &parts());
     for (std::size_t rank = 0; rank < separate_.ranks.size(); ++rank) {
         const Schedule& s = separate_.ranks[rank];
         in_place_.push_back(is_same_in_place(s) ? std::move(in_place.ranks[rank]) : with_saved_input(s));
@@ -131,7 +135,7 @@ UserSchedule::UserSchedule(std::string text, Proved proved)
 }
 
 UserSchedule UserSchedule::proved(std::string text, std::string_view where) {
-    const Recipe recipe = schedule::parse(text, where);
+    const Recipe recipe = schedule::parse(text, where, InputIs::separate, &parts());
     check_steps(recipe, where);
     const std::string& name = recipe.ranks.front().algorithm;
     const auto names = algorithm_names();
@@ -155,7 +159,7 @@ std::optional<std::uint64_t> UserSchedule::times(const Layout& layout, const Req
     if (q.collective != c.collective || layout.size() != ranks() || (q.single_rounding && !proved_.single_rounding) ||
         (q.rank_order && !proved_.rank_order))
         return std::nullopt;
-    if (c.dtype && q.dtype != c.dtype) return std::nullopt;
+    if ((c.dtype && q.dtype != c.dtype) || (c.op && q.op != c.op)) return std::nullopt;
     const CollectiveTraits& traits = traits_of(c.collective);
     if (traits.is_rooted() && q.root != c.root) return std::nullopt;
     if (traits.has_blocks()) return multiple(c.counts, q.counts);

@@ -37,6 +37,7 @@ class UserSchedule {
     const std::string& text() const { return text_; }
     const Proved& what_is_proved() const { return proved_; }
     Collective collective() const { return separate_.contract.collective; }
+    const schedule::Contract& contract() const { return separate_.contract; }
     int ranks() const { return static_cast<int>(separate_.ranks.size()); }
     /// Whether it is for such groups at all; their counts decide each time.
     bool is_for(Collective collective, int ranks) const {

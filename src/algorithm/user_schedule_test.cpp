@@ -9,6 +9,7 @@
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -98,6 +99,25 @@ TEST(UserSchedule, is_for_one_type_where_it_says_so) {
     EXPECT_NE(choose(layout, request).algorithm, "exchange");
 }
 
+// A function may read an element after it has written another one: not in place.
+TEST(UserSchedule, saves_the_input_of_calls_in_place) {
+    std::string text = exchange("call_combine f output[0:2] FIRST[0:2] SECOND[0:2] finish");
+    text.insert(text.find("count"), "calls f\nop sum\n");
+    const Layout layout = with(text);
+    Request request = all_reduce(6, true);
+    request.op = ReduceOp::Kind::sum;
+    const Schedule in_place = plans(layout, request)[0];
+    EXPECT_EQ(in_place.steps.front().kind, schedule::StepKind::copy);
+    EXPECT_EQ(in_place.functions, std::vector<std::string>{"f"});
+    // What --save writes has what its steps need.
+    const std::string saved = to_text(recipe_of(layout, request));
+    EXPECT_NE(saved.find("algorithm my_exchange\ncollective all_reduce\nranks 2\ncalls f\nop sum\n"), std::string::npos)
+        << saved;
+    // A function computes one thing: other operations take another algorithm.
+    request.op = ReduceOp::Kind::max;
+    EXPECT_NE(choose(layout, request).algorithm, "exchange");
+}
+
 TEST(UserSchedule, takes_calls_off_the_slots) {
     Layout host = with(exchange());
     host.host_of = {0, 0};
@@ -138,10 +158,82 @@ TEST(UserSchedule, is_refused_with_the_reason) {
     EXPECT_EQ(refusal(named),
               "my file: \"ring\" is one of tutti's own algorithms: expected another name in its line "
               "\"algorithm NAME\"");
-    EXPECT_EQ(
-        refusal(exchange("publish 0 input[0:2]")),
-        "my file: rank 0 has a step \"publish\", on memory that ranks share: expected copy, combine, convert, send, "
-        "receive, receive_combine and signals");
+    EXPECT_EQ(refusal(exchange("publish 0 input[0:2]")),
+              "my file: rank 0 has a step \"publish\", on memory that ranks share: expected copy, combine, convert, "
+              "call, send, receive, receive_combine and signals");
+}
+
+// A text whose ranks have one part each: the whole collective, by one algorithm.
+std::string whole(Collective collective, std::string_view algorithm, int ranks) {
+    const CollectiveTraits& traits = traits_of(collective);
+    using Extent = CollectiveTraits::Extent;
+    const bool is_exchanged = traits.input == Extent::exchanged;
+    std::vector<std::string> all;
+    for (int rank = 0; rank < ranks; ++rank) all.push_back(std::to_string(rank));
+    // Blocks of 1, 2, 3 elements and so on.
+    std::string counts;
+    int sum = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+        counts += fmt::format(" {}", rank + 1);
+        sum += rank + 1;
+    }
+    std::string text = fmt::format("tutti schedule 1\nalgorithm mine\ncollective {}\nranks {}\n", traits.name, ranks);
+    const int root = traits.is_rooted() ? ranks - 1 : 0;
+    if (root > 0) text += fmt::format("root {}\n", root);
+    if (traits.has_blocks()) text += fmt::format("counts{}\n", counts);
+    if (traits.input == Extent::whole) text += "count 7\n";
+    for (int rank = 0; is_exchanged && rank < ranks; ++rank) {
+        text += "blocks";
+        for (int peer = 0; peer < ranks; ++peer) text += " 3";
+        text += "\n";
+    }
+    for (int rank = 0; rank < ranks; ++rank) {
+        const auto chunk = [&](Extent extent, std::string_view buffer) {
+            const int count = extent == Extent::whole       ? 7
+                              : extent == Extent::own_block ? rank + 1
+                              : is_exchanged                ? 3 * ranks
+                                                            : sum;
+            return fmt::format(" {}[0:{}]", buffer, count);
+        };
+        text += fmt::format("rank {}\n  use {} {} {}", rank, traits.name, algorithm, fmt::join(all, ","));
+        if (traits.is_rooted()) text += fmt::format(" root {}", root);
+        if (traits.writes(rank, root)) text += chunk(traits.output, "output");
+        if (traits.reads(rank, root) && collective != Collective::broadcast) text += chunk(traits.input, "input");
+        if (traits.combines) text += " finish";
+        if (traits.has_blocks()) text += " counts" + counts;
+        text += "\n";
+    }
+    return text;
+}
+
+TEST(UserSchedule, has_parts_by_each_algorithm_that_sends_messages) {
+    int made = 0;
+    for (const int ranks : {1, 2, 3, 4, 5, 8}) {
+        const Layout layout = apart(ranks);
+        for (int c = 1; c <= collective_count; ++c) {
+            Request request{.collective = static_cast<Collective>(c), .count = 7, .largest_count = 3, .even = true};
+            if (traits_of(request.collective).has_blocks()) request.counts.assign(static_cast<std::size_t>(ranks), 1);
+            for (const std::string& name : applicable(layout, request)) {
+                EXPECT_NO_THROW((void)UserSchedule::proved(whole(request.collective, name, ranks), name))
+                    << whole(request.collective, name, ranks);
+                ++made;
+            }
+        }
+    }
+    EXPECT_GT(made, 100);
+}
+
+TEST(UserSchedule, says_which_algorithms_parts_may_have) {
+    try {
+        (void)UserSchedule::proved(whole(Collective::all_reduce, "two_shot", 3), "my file");
+        ADD_FAILURE() << "no error";
+    } catch (const InvalidArgument& error) {
+        EXPECT_EQ(
+            std::string(error.what()),
+            "my file: line 7 (\"use all_reduce two_shot 0,1,2 output[0:7] input[0:7] finish\"): \"two_shot\" is no "
+            "algorithm for all_reduce among 3 ranks; did you mean \"two_shot_messages\"?: expected one of direct, "
+            "recursive_doubling, recursive_halving, ring, two_shot_messages");
+    }
 }
 
 TEST(UserSchedule, is_made_of_each_algorithm_that_sends_messages) {

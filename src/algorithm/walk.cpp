@@ -141,6 +141,7 @@ class Walk {
         switch (step.kind) {
             case StepKind::convert:
             case StepKind::copy: return std::max(target, operands) / copy_gbps_;
+            case StepKind::call:
             case StepKind::combine: return target * inputs / combine_gbps_;
             case StepKind::meet: return 2 * costs_.line_us;
             case StepKind::publish: return operands / copy_gbps_ + costs_.line_us;

@@ -58,6 +58,7 @@ class OperationBuilder {
         r.root = call_.root;
         r.element_bytes = size_of(call_.dtype);
         r.dtype = call_.dtype;
+        if (traits.combines) r.op = call_.op;
         r.single_rounding = traits.combines && is_low_precision(call_.dtype);
         r.rank_order = group_.determinism() == Determinism::layout_invariant;
         r.algorithm = group_.planner().named(r.collective);

@@ -26,6 +26,7 @@ algorithm::Request request_for(const std::string& collective, std::uint64_t byte
     request.element_bytes = size_of(dtype);
     request.dtype = dtype;
     request.single_rounding = is_low_precision(dtype);
+    if (traits_of(*found).combines) request.op = ReduceOp::Kind::sum;
     const auto n = static_cast<std::uint64_t>(ranks);
     const std::uint64_t count = bytes / request.element_bytes;
     const std::vector<std::uint64_t> blocks(n, count / n);

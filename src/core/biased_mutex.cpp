@@ -2,6 +2,8 @@
 
 #include "core/membarrier.hpp"
 
+#include <tutti/error.hpp>
+
 #include <sched.h>
 
 #include <utility>
@@ -23,6 +25,10 @@ bool BiasedMutex::can_be_owned() const noexcept {
 }
 
 void BiasedMutex::lock() {
+    if (users_code_ > 0)
+        throw InvalidArgument(
+            "tutti was called by a function that an operation runs, and would wait for that operation: expected a "
+            "function that only computes");
     inner_.lock();
     taken();
 }

@@ -59,6 +59,16 @@ class BiasedMutex {
     /// threads.
     bool can_be_owned() const noexcept;
 
+    /// While it lives, its thread runs a user's code with a mutex held: lock() throws InvalidArgument, where it would
+    /// wait for itself.
+    class UsersCode {
+     public:
+        UsersCode() noexcept { ++users_code_; }
+        ~UsersCode() { --users_code_; }
+        UsersCode(const UsersCode&) = delete;
+        UsersCode& operator=(const UsersCode&) = delete;
+    };
+
     /// A function that has entered holds one.
     class Entry {
      public:
@@ -81,6 +91,7 @@ class BiasedMutex {
     bool enter_inner();
     void taken();
 
+    inline static thread_local int users_code_ [[gnu::tls_model("initial-exec")]] = 0;
     inline static thread_local const char identity_ [[gnu::tls_model("initial-exec")]] = 0;
 
     std::mutex inner_;

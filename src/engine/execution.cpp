@@ -1,5 +1,7 @@
 #include "engine/execution.hpp"
 
+#include "schedule/functions.hpp"
+
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
@@ -69,6 +71,8 @@ void Execution::begin() {
     transfers_.resize(schedule_->steps.size());
     first_open_ = started_ = next_shared_ = 0;
     place_buffers();
+    functions_.clear();
+    for (const std::string& name : schedule_->functions) functions_.push_back(schedule::find_function(name));
     while (next_shared_ < states_.size() && !schedule::is_shared(schedule_->steps[next_shared_].kind)) ++next_shared_;
     // Skipped publications need no room.
     if (schedule_->publications > 0) {

@@ -14,6 +14,8 @@
 #include "transport/shm/staging_copy.hpp"
 #include "transport/shm/symmetric.hpp"
 
+#include <tutti/step_function.hpp>
+
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -76,6 +78,7 @@ class Execution final : public Running {
 
     bool start(std::size_t index);
     void run_local(const schedule::Step& step);
+    void call(const schedule::Step& step) const;
     bool run_shared(const schedule::Step& step);
     bool publish(const schedule::Step& step);
     bool read_combine(const schedule::Step& step);
@@ -142,6 +145,8 @@ class Execution final : public Running {
     std::unique_ptr<std::byte[]> scratch_;
     std::size_t scratch_bytes_ = 0;
     std::vector<std::pair<int, bool>> held_;  // of one turn: lanes (peer, sends)
+    // As schedule_->functions.
+    std::vector<std::shared_ptr<const StepFunction>> functions_;
     // Of one step.
     std::vector<const void*> inputs_, inputs_of_piece_;
     std::vector<std::byte*> other_targets_;

@@ -1,9 +1,18 @@
 // The steps of an execution inside one rank.
+#include "core/biased_mutex.hpp"
 #include "core/stream_copy.hpp"
 #include "engine/execution.hpp"
 
+#include <cxxabi.h>
+#include <fmt/format.h>
+
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace tutti::engine {
 
@@ -39,9 +48,35 @@ void Execution::run_local(const Step& step) {
         for (std::uint32_t i = 0; i < step.operand_count; ++i) inputs_.push_back(address(operands[i].chunk));
         kernels::combine(operands_.op, target.dtype, address(step.target), inputs_, step.target.count,
                          step.finish ? operands_.divisor : 1);
+    } else if (step.kind == StepKind::call) {
+        call(step);
     } else {
         kernels::convert(target.dtype, address(step.target), place_of(operands[0].chunk).dtype,
                          address(operands[0].chunk), step.target.count);
+    }
+}
+
+void Execution::call(const Step& step) const {
+    const std::string& name = schedule_->functions[step.function];
+    const auto& function = functions_[step.function];
+    const Extents shape = Extents::of(static_cast<std::int64_t>(step.target.count));
+    std::vector<ConstTensorView> sources;
+    for (const Operand& operand : operands_of(*schedule_, step))
+        sources.emplace_back(address(operand.chunk), shape, place_of(operand.chunk).dtype);
+    const auto fail = [&](std::string_view why) {
+        throw StepFailed(fmt::format("the function \"{}\", which algorithm {} calls, has failed: {}", name,
+                                     schedule_->algorithm, why));
+    };
+    if (function == nullptr) fail("this process has none of that name");
+    try {
+        const BiasedMutex::UsersCode scope;
+        (*function)(TensorView(address(step.target), shape, place_of(step.target).dtype), sources);
+    } catch (const std::exception& error) {
+        fail(error.what());
+    } catch (const abi::__forced_unwind&) {  // the thread ends
+        throw;
+    } catch (...) {
+        fail("it has thrown an object that is no std::exception");
     }
 }
 

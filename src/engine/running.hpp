@@ -8,11 +8,18 @@
 #include <cstdint>
 #include <exception>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace tutti::engine {
+
+/// A function of a user's, which a step calls, has thrown. The execution runs no further.
+class StepFailed : public std::runtime_error {
+ public:
+    using std::runtime_error::runtime_error;
+};
 
 class Running {
  public:

@@ -13,6 +13,8 @@
 #include <algorithm>
 #include <mutex>
 #include <new>
+#include <optional>
+#include <string>
 #include <utility>
 
 namespace tutti::detail {
@@ -257,10 +259,17 @@ bool Flight::progress_messages() {
 
 bool Flight::run(engine::Running& execution) {
     executing_ = true;
-    const bool moved = execution.progress();
+    bool moved = true;
+    std::optional<std::string> broken;
+    try {
+        moved = execution.progress();
+    } catch (const engine::StepFailed& error) {
+        broken = error.what();
+    }
     executing_ = false;
     heed_mailboxes();
     if (deferred_) fail(std::exchange(deferred_, nullptr));
+    if (broken && !failure_) verdicts_.fail_everywhere(*broken);
     return moved;
 }
 

@@ -18,6 +18,7 @@
 #include <exception>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 namespace tutti::detail {
@@ -49,6 +50,8 @@ class Flight final : public Driven {
     class Guard {
      public:
         explicit Guard(Flight& flight) : flight_(flight) { flight_.mutex_.lock(); }
+        /// The lock that this thread holds already.
+        Guard(Flight& flight, std::adopt_lock_t /*held*/) : flight_(flight) {}
         ~Guard();
         Guard(const Guard&) = delete;
         Guard& operator=(const Guard&) = delete;
@@ -82,7 +85,8 @@ class Flight final : public Driven {
     /// need no more than these succeed.
     void hear();
     void heed_mailboxes();  ///< acts on their findings
-    /// Moves an execution on; a failure inside takes effect when it has returned.
+    /// Moves an execution on; a failure inside takes effect when it has returned. Where a user's function fails the
+    /// world does, on all ranks.
     bool run(engine::Running& execution);
     /// The operation is over: with an error, or well. Its record has been written (Group::end).
     void complete(std::shared_ptr<Operation> operation, const std::exception_ptr& error);

@@ -120,6 +120,11 @@ void Verdicts::tell_of_damage(int from, const std::string& what) {
          true);
 }
 
+void Verdicts::fail_everywhere(const std::string& reason) {
+    tell({VerdictKind::aborted, rank_, reason}, true);
+    apply();  // this verdict, or the one that came before
+}
+
 void Verdicts::abort(const std::string& reason) {
     membership_->flood({VerdictKind::aborted, rank_, reason});
     {

@@ -52,6 +52,8 @@ class Verdicts final : public Court {
     bool accuse(const rendezvous::Verdict& accusation) override;
     /// Fails with the verdict of the rank that judges; under the lock.
     void fail_as_told(ErrorContext context) override;
+    /// This rank cannot do its part, and says why: the world fails on all ranks; under the lock.
+    void fail_everywhere(const std::string& reason);
     /// Ends the world on all ranks; not under the lock.
     void abort(const std::string& reason);
 

@@ -13,6 +13,7 @@
 #include "group/worlds.hpp"
 #include "object/codec.hpp"
 #include "rendezvous/place.hpp"
+#include "schedule/functions.hpp"
 #include "tune/tune.hpp"
 
 #include <tutti/error.hpp>
@@ -251,6 +252,15 @@ World::~World() {
 // Rank 0's tuning, for all.
 void World::take_tuning(const std::string& decision) {
     layout_.tuning = tune::decided(decision);
+    for (const auto& user : layout_.tuning.schedules) {
+        for (const std::string& name : user->contract().calls) {
+            if (schedule::find_function(name) == nullptr)
+                throw InvalidArgument(fmt::format(
+                    "environment variable TUTTI_SCHEDULE: algorithm \"{}\" calls \"{}\", which this process does not "
+                    "have: expected register_step_function(\"{}\", ...) before rank {} joins",
+                    user->name(), name, name, rank()));
+        }
+    }
     if (const auto& costs = layout_.tuning.costs) {
         const double penalty_ns = 1 / costs->stream_read_gbps - 1 / costs->cache_copy_gbps;
         means_.staging_copy = transport::StagingCopy(penalty_ns);
@@ -324,7 +334,10 @@ void World::inherit() noexcept {
 void World::drive_for(Operation& operation, Driving driving) {
     if (!driver_.lacks_thread() || operation.done() || operation.handed_over.request) return;
     if (driving == Driving::one_turn) {
-        const Flight::Guard guard(flight_);
+        // A look never waits: the thread that has the lock moves the operations on. (It may run a function of Python's,
+        // which wants the interpreter's lock, and this thread may hold that.)
+        if (!flight_.mutex().try_lock()) return;
+        const Flight::Guard guard(flight_, std::adopt_lock);
         flight_.progress();
         flight_.check();
         return;

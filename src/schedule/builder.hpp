@@ -8,6 +8,8 @@
 #include "schedule/schedule.hpp"
 
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti::schedule {
@@ -28,6 +30,10 @@ class Builder {
     void combine(Chunk target, std::span<const Chunk> sources, bool finish);
     /// Of buffers with types of their own (scratch), or the call's: is_convertible(target's, source's).
     void convert(Chunk target, Chunk source);
+    /// target = function(source), which stands for the source's values.
+    void call(std::string_view function, Chunk target, Chunk source);
+    /// target = function(sources...), which is their combination in this order.
+    void call_combine(std::string_view function, Chunk target, std::span<const Chunk> sources, bool finish);
     /// `after`: earlier steps, as last_step() numbers them, for which the send waits beside those that it has to; -1:
     /// none.
     void send(Rank peer, Chunk source, std::span<const std::int64_t> after = {});
@@ -79,6 +85,7 @@ class Builder {
 
     Chunk more_of(Buffer buffer, std::uint64_t count);
     Step& begin(StepKind kind);
+    void add_call(std::string_view function, Chunk target, std::span<const Chunk> sources, bool combines, bool finish);
     void uses(const Chunk& chunk);
     void reads(const Chunk& chunk);
     void combines(std::span<const Operand> operands);

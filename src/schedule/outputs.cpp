@@ -13,22 +13,28 @@ std::uint64_t sum_before(const std::vector<std::uint64_t>& counts, Rank end) {
     return std::accumulate(counts.begin(), counts.begin() + end, std::uint64_t{0});
 }
 
-// The first rounding that the contract does not allow.
-std::string lost(const Symbol& value, const Contract& contract) {
+// The first loss that the contract does not allow. Copies are not rounded.
+std::string lost(const Symbol& value, const Contract& contract, bool is_copy = false) {
     for (const Rounding& r : value.roundings) {
-        const bool allowed = std::ranges::any_of(contract.rounds_to, [&](DType to) { return r.to == to_string(to); });
-        if (!allowed) return fmt::format("was rounded to {0}, which no line \"rounds_to {0}\" allows", r.to);
+        if (r.by_call) {
+            if (std::ranges::find(contract.calls, r.to) == contract.calls.end())
+                return fmt::format("was changed by {0}, which no line \"calls {0}\" allows", r.to);
+        } else if (is_copy) {
+            return fmt::format("was rounded to {}, but is to be a copy", r.to);
+        } else if (std::ranges::none_of(contract.rounds_to, [&](DType to) { return r.to == to_string(to); })) {
+            return fmt::format("was rounded to {0}, which no line \"rounds_to {0}\" allows", r.to);
+        }
     }
     return {};
 }
 
 // `count` elements from `at` on are those of rank `from` from `index` on.
-std::string not_a_copy(const Values& output, std::uint64_t at, Rank from, std::uint64_t index, std::uint64_t count) {
+std::string not_a_copy(const Values& output, std::uint64_t at, Rank from, std::uint64_t index, std::uint64_t count,
+                       const Contract& contract) {
     for (std::uint64_t i = 0; i < count; ++i) {
         const Value& value = output[at + i];
-        if (value && !value->roundings.empty())
-            return fmt::format("element {} was rounded to {}, but is to be a copy", at + i,
-                               value->roundings.front().to);
+        if (const std::string loss = value ? lost(*value, contract, true) : ""; !loss.empty())
+            return fmt::format("element {} {}", at + i, loss);
         if (!value || value->parts != std::vector{static_cast<std::uint32_t>(from)} || value->index != index + i) {
             return fmt::format("element {} is not element {} of rank {}", at + i, index + i, from);
         }
@@ -78,7 +84,7 @@ std::string not_exchanged(const Values& output, Rank rank, int size, const Contr
     for (Rank from = 0; from < size; ++from) {
         const std::uint64_t at = receive_offset(contract, rank, from);
         const std::uint64_t count = contract.matrix[static_cast<std::size_t>(from)][static_cast<std::size_t>(rank)];
-        auto wrong = not_a_copy(output, at, from, send_offset(contract, from, rank), count);
+        auto wrong = not_a_copy(output, at, from, send_offset(contract, from, rank), count, contract);
         if (!wrong.empty()) return wrong;
         std::fill_n(covered.begin() + static_cast<std::ptrdiff_t>(at), count, true);
     }
@@ -141,7 +147,7 @@ std::string wrong_with(const Values& output, Rank rank, int size, const Contract
     if (traits.output == CollectiveTraits::Extent::all_blocks) {
         for (Rank from = 0; from < size; ++from) {
             const std::uint64_t count = contract.counts[static_cast<std::size_t>(from)];
-            auto wrong = not_a_copy(output, sum_before(contract.counts, from), from, 0, count);
+            auto wrong = not_a_copy(output, sum_before(contract.counts, from), from, 0, count, contract);
             if (!wrong.empty()) return wrong;
         }
         return {};
@@ -151,7 +157,7 @@ std::string wrong_with(const Values& output, Rank rank, int size, const Contract
     const std::uint64_t first = has_block ? sum_before(contract.counts, rank) : 0;
     const std::uint64_t count = output_length(rank, size, contract);
     return traits.combines ? not_reduced(output, first, count, size, contract)
-                           : not_a_copy(output, 0, contract.root, first, count);
+                           : not_a_copy(output, 0, contract.root, first, count, contract);
 }
 
 }  // namespace tutti::schedule

@@ -3,6 +3,7 @@
 #include "schedule/builder.hpp"
 #include "schedule/steps/kind.hpp"
 #include "schedule/steps/line.hpp"
+#include "schedule/steps/use.hpp"
 #include "schedule/text.hpp"
 
 #include <fmt/format.h>
@@ -29,22 +30,27 @@ struct Head {
 };
 
 void read_collective(Line& line, Head& head) {
-    const std::string_view name = line.word("a collective");
-    if (const auto found = collective_named(name)) {
-        head.contract.collective = *found;
-        head.has_collective = true;
-        return;
-    }
-    std::vector<std::string_view> names;
-    for (const CollectiveTraits& traits : collective_table) names.push_back(traits.name);
-    line.fail(fmt::format("\"{}\" is no collective{}", name, did_you_mean(name, names)),
-              fmt::format("one of {}", fmt::join(names, ", ")));
+    head.contract.collective = line.collective();
+    head.has_collective = true;
 }
 
 void read_ranks(Line& line, Head& head) {
     head.ranks = static_cast<int>(line.number(ranks_max, "number of ranks"));
     if (head.ranks == 0) line.fail("no ranks", fmt::format("1 to {}", ranks_max));
     head.contract.host_of.assign(static_cast<std::size_t>(head.ranks), 0);
+}
+
+void read_op(Line& line, Head& head) {
+    const std::string_view name = line.word("an operation");
+    std::vector<std::string_view> names;
+    for (int kind = 0; kind < reduce_op_count; ++kind) {
+        if (static_cast<ReduceOp::Kind>(kind) == ReduceOp::Kind::premul_sum) continue;  // a sum, of other values
+        names.push_back(to_string(static_cast<ReduceOp::Kind>(kind)));
+        if (names.back() == name) head.contract.op = static_cast<ReduceOp::Kind>(kind);
+    }
+    if (!head.contract.op)
+        line.fail(fmt::format("\"{}\" is no operation{}", name, did_you_mean(name, names)),
+                  fmt::format("one of {}", fmt::join(names, ", ")));
 }
 
 void read_hosts(Line& line, Head& head) {
@@ -70,6 +76,8 @@ const HeadLines& head_lines() {
         {"root", [](Line& l, Head& h) { h.contract.root = l.rank(h.ranks); }},
         {"dtype", [](Line& l, Head& h) { h.contract.dtype = l.dtype(); }},
         {"rounds_to", [](Line& l, Head& h) { h.contract.rounds_to.push_back(l.dtype()); }},
+        {"calls", [](Line& l, Head& h) { h.contract.calls.emplace_back(l.word("a function")); }},
+        {"op", read_op},
         {"count", [](Line& l, Head& h) { h.contract.count = l.count(); }},
         {"counts", [](Line& l, Head& h) { h.contract.counts = l.counts(h.ranks); }},
         {"blocks", [](Line& l, Head& h) { h.contract.matrix.push_back(l.counts(h.ranks)); }},
@@ -86,6 +94,8 @@ const HeadLines& head_lines() {
 
 // scratch 4, scratch bfloat16 4
 void read_scratch(Line& line, Reading& r) {
+    if (line.scratch_is_closed())
+        line.fail("scratch elements behind a part", "the lines \"scratch\" of a rank above its first line \"use\"");
     std::optional<DType> dtype;
     if (!line.has_number()) dtype = line.dtype();
     const std::uint64_t more = line.count();
@@ -105,6 +115,7 @@ const StepLines& step_lines() {
             {"not_single_rounding", [](Line&, Reading& r) { r.flags.single_rounding = false; }},
             {"algorithm", [](Line& l, Reading& r) { r.flags.algorithm = l.word("a name"); }},
             {"scratch", read_scratch},
+            {"use", [](Line& l, Reading& r) { r.uses->read(l, r); }},
             {"use_rounds", [](Line& l, Reading& r) { r.builder.use_rounds(l.round()); }},
         };
         for (const Kind* const kind : kinds()) {
@@ -118,7 +129,7 @@ const StepLines& step_lines() {
 /// The text as a whole: its first line, the head, and the ranks in their order.
 class Parser {
  public:
-    Parser(std::string_view where, InputIs input) : line_(where, input) {}
+    Parser(std::string_view where, InputIs input, const PartMaker* parts) : line_(where, input), uses_(parts) {}
 
     Recipe run(std::string_view text) {
         while (!text.empty()) {
@@ -133,6 +144,7 @@ class Parser {
             line_.fail(fmt::format("the text ends after {} ranks", recipe_.ranks.size()),
                        head_.ranks == 0 ? "a line \"ranks N\" and the steps of each" : fmt::format("{}", head_.ranks));
         check_contract();
+        uses_.check();
         recipe_.contract = std::move(head_.contract);
         return std::move(recipe_);
     }
@@ -183,7 +195,10 @@ class Parser {
     void begin_schedule() {
         steps_.emplace(Reading{.ranks = head_.ranks,
                                .rank = static_cast<Rank>(recipe_.ranks.size()),
-                               .builder = Builder(head_.algorithm)});
+                               .builder = Builder(head_.algorithm),
+                               .contract = &head_.contract,
+                               .uses = &uses_,
+                               .alternative = of_rank_.size()});
         line_.set_buffers(&steps_->builder.buffers());
     }
     void end_schedule() {
@@ -232,6 +247,9 @@ class Parser {
                 line_.fail(fmt::format("{} has no {}", to_string(c.collective), what),
                            fmt::format("lines of {}", what));
         };
+        if (c.op && !traits.combines)
+            line_.fail(fmt::format("{} has an operation, but combines nothing", to_string(c.collective)),
+                       "no line \"op NAME\"");
         if (traits.has_blocks()) need(!c.counts.empty(), "counts");
         if (traits.input == CollectiveTraits::Extent::exchanged) need(c.matrix.size() == ranks, "blocks for each rank");
         for (const auto* offsets : {&c.send_offsets, &c.receive_offsets})
@@ -252,6 +270,7 @@ class Parser {
     Line line_;
     bool has_begun_ = false;
     Head head_;
+    Uses uses_;
     std::optional<Reading> steps_;   // of the schedule that is read; none: the lines before
     std::vector<Schedule> of_rank_;  // read before it
     Recipe recipe_;
@@ -259,8 +278,8 @@ class Parser {
 
 }  // namespace
 
-Recipe parse(std::string_view text, std::string_view where, InputIs input) {
-    return Parser(where, input).run(text);
+Recipe parse(std::string_view text, std::string_view where, InputIs input, const PartMaker* parts) {
+    return Parser(where, input, parts).run(text);
 }
 
 }  // namespace tutti::schedule

@@ -88,7 +88,7 @@ void check_results(Proof& proof) {
     }
 }
 
-// Values that were rounded on their way: each rank has to get them alike. (In other orders of combination
+// Values that were rounded on their way: each rank that gets all has to get them alike. (In other orders of combination
 // floating-point sums differ, too; but all algorithms copy what one rank has summed.)
 void check_equal(Proof& proof) {
     const auto output = [&](Rank rank) -> const Values& { return proof.state(rank).buffers[row(Buffer::output)]; };
@@ -135,8 +135,11 @@ std::vector<std::string> prove(const std::vector<Schedule>& schedules, const Con
     }
     check_end(proof);
     if (proof.faults().empty()) check_results(proof);
-    if (proof.faults().empty() && contract.collective == Collective::all_reduce) check_equal(proof);
-    if (proof.faults().empty() && contract.collective == Collective::barrier) check_barrier(proof);
+    const Collective collective = contract.collective;
+    if (proof.faults().empty() && (collective == Collective::all_reduce || collective == Collective::broadcast ||
+                                   collective == Collective::all_gather))
+        check_equal(proof);
+    if (proof.faults().empty() && collective == Collective::barrier) check_barrier(proof);
     return proof.faults();
 }
 

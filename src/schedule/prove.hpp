@@ -10,6 +10,8 @@
 
 #include "schedule/schedule.hpp"
 
+#include <tutti/reduce_op.hpp>
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +31,10 @@ struct Contract {
     bool in_place = false;  ///< all_reduce: output holds the input
     /// Types to which values may be rounded on their way; then all ranks have equal results all the same.
     std::vector<DType> rounds_to{};
+    /// Functions that may change values on their way; then all ranks have equal results all the same.
+    std::vector<std::string> calls{};
+    /// What "combine" means in calls that a user's function combines; none: any.
+    std::optional<ReduceOp::Kind> op{};
     bool single_rounding = false;  ///< every result comes out of one combining step
     bool rank_order = false;       ///< combined in the order 0, 1, …
     std::vector<int> host_of;      ///< the ranks of one host share a staging area

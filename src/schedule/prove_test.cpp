@@ -128,6 +128,88 @@ TEST(Prover, counts_one_rounding_where_sums_are_exact) {
     EXPECT_EQ(prove(schedules, contract), std::vector<std::string>{});
 }
 
+// Each rank sends codes of its elements, and combines two codes with `combine`, or with a call.
+std::vector<Schedule> coded_exchange(bool by_call, bool own_as_it_is = false) {
+    std::vector<Schedule> schedules;
+    for (const Rank rank : {0, 1}) {
+        Builder b("coded");
+        const Chunk mine = b.scratch(2, DType::uint8), theirs = b.scratch(2, DType::uint8);
+        b.call("encode", mine, input);
+        b.send(1 - rank, mine);
+        b.receive(1 - rank, theirs);
+        const Chunk own = own_as_it_is && rank == 1 ? input : mine;
+        const auto sources = rank == 0 ? std::vector{own, theirs} : std::vector{theirs, own};
+        if (by_call)
+            b.call_combine("sum", output, sources, true);
+        else
+            b.combine(b.scratch(2, DType::uint8), sources, true);
+        schedules.push_back(std::move(b).finish());
+    }
+    return schedules;
+}
+
+TEST(Prover, takes_functions_for_what_their_steps_say) {
+    Contract contract = rounded_sum();
+    contract.rounds_to = {};
+    contract.calls = {"encode", "sum"};
+    EXPECT_EQ(prove(coded_exchange(true), contract), std::vector<std::string>{});
+    EXPECT_EQ(first_fault(coded_exchange(true, true), contract),
+              "rank 1 step 4 (end): element 0 is not rounded as it is on rank 0, and so may differ");
+    EXPECT_TRUE(first_fault(coded_exchange(false), contract)
+                    .ends_with("(combine): takes what \"encode\" has made for numbers: expected a call"))
+        << first_fault(coded_exchange(false), contract);
+    contract.calls = {"encode"};
+    EXPECT_EQ(first_fault(coded_exchange(true), contract),
+              "rank 0 step 4 (end): element 0 was changed by sum, which no line \"calls sum\" allows");
+    contract.calls = {"encode", "sum"};
+    contract.single_rounding = true;
+    EXPECT_TRUE(finds_a_fault(coded_exchange(true), contract));
+}
+
+// Each rank's copy of a broadcast value goes through a function, or only that of the rank that got it.
+TEST(Prover, wants_equal_results_of_functions_on_all_ranks) {
+    for (const bool everywhere : {true, false}) {
+        std::vector<Schedule> schedules;
+        for (const Rank rank : {0, 1}) {
+            Builder b("coded");
+            const Chunk codes = b.scratch(2, DType::uint8);
+            if (rank == 0) {
+                b.call("encode", codes, output);
+                b.send(1, codes);
+            } else {
+                b.receive(0, codes);
+            }
+            if (rank == 1 || everywhere) b.call("decode", output, codes);
+            schedules.push_back(std::move(b).finish());
+        }
+        Contract contract{
+            .collective = Collective::broadcast, .count = 2, .calls = {"encode", "decode"}, .host_of = {0, 1}};
+        EXPECT_EQ(first_fault(schedules, contract),
+                  everywhere ? "no fault"
+                             : "rank 1 step 2 (end): element 0 is not rounded as it is on rank 0, and so may differ");
+        contract.calls = {"encode"};
+        EXPECT_NE(first_fault(schedules, contract).find("was changed by decode, which no line"), std::string::npos);
+    }
+}
+
+TEST(Prover, keeps_a_functions_target_apart_from_its_sources) {
+    Builder b("over");
+    b.call("f", {Buffer::output, 0, 2}, {Buffer::output, 1, 2});
+    std::vector<Schedule> schedules{std::move(b).finish()};
+    const Contract contract{.collective = Collective::broadcast, .count = 3, .calls = {"f"}, .host_of = {0}};
+    EXPECT_EQ(
+        first_fault(schedules, contract),
+        "rank 0 step 0 (call): writes elements that its function reads: expected a target apart from all sources");
+}
+
+TEST(Prover, orders_calls_by_what_they_touch) {
+    std::vector<Schedule> schedules = coded_exchange(true);
+    schedules[0].steps[3].after_count = 0;
+    Contract contract = rounded_sum();
+    contract.calls = {"encode", "sum"};
+    EXPECT_TRUE(finds_a_fault(schedules, contract));
+}
+
 TEST(Prover, lets_copies_be_copies) {
     std::vector<Schedule> schedules;
     for (const Rank rank : {0, 1}) {

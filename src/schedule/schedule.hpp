@@ -82,6 +82,7 @@ enum class StepKind : std::uint8_t {
     copy,             ///< target = operand 0 (local)
     combine,          ///< target = operand 0 op operand 1 op … in this order (local)
     convert,          ///< target = operand 0, which has another type (local)
+    call,             ///< target = a user's function of the operands (local)
     send,             ///< operand 0 → peer
     receive,          ///< peer → target
     receive_combine,  ///< target = operand 0 op the arriving values, or the other way round (see Step::arrival_first)
@@ -103,7 +104,7 @@ constexpr bool is_shared(StepKind kind) noexcept {
 }
 /// Whether such steps touch this rank's memory alone, and wait for no other rank.
 constexpr bool is_local(StepKind kind) noexcept {
-    return kind <= StepKind::convert;
+    return kind <= StepKind::call;
 }
 /// Whether such steps take a message.
 constexpr bool receives(StepKind kind) noexcept {
@@ -127,17 +128,19 @@ struct Step {
     StepKind kind = StepKind::copy;
     bool arrival_first = false;  ///< receive_combine: the arriving values are the left operand
     bool finish = false;         ///< combining steps: this is the last combination (avg divides here)
+    bool combines = false;       ///< call: the result is the operands combined; else it stands for the only one
     bool everywhere = false;     ///< read_combine, in place: the result also goes to this chunk of all others
     Rank peer = -1;  ///< send, receive, receive_combine, read, write; read_combine, in place: the owner of the target,
                      ///< if not this rank
     std::uint32_t round = 0;          ///< publish, read, read_combine, release, settle
     std::uint64_t slot_offset = 0;    ///< publish, read: first element inside the slot
     std::uint64_t whole = 0;          ///< copy: elements of the chunk of which it copies a piece
-    Chunk target;                     ///< copy, combine, convert, receive, receive_combine, read, read_combine, write
+    Chunk target;                     ///< local steps, receive, receive_combine, read, read_combine, write
     std::uint32_t first_operand = 0;  ///< in Schedule::operands
     std::uint32_t operand_count = 0;
     std::uint32_t first_after = 0;  ///< in Schedule::after: indices of earlier steps
     std::uint32_t after_count = 0;
+    std::uint32_t function = 0;  ///< call: in Schedule::functions
 };
 
 /// The steps of one rank.
@@ -155,6 +158,7 @@ struct Schedule {
     bool maps = false;             ///< in place: only where all map the others' memory; else the kernel may copy
     std::shared_ptr<const Schedule> otherwise;  ///< the schedule to run where in place is not possible
     bool single_rounding = true;                ///< every result element comes out of one combining step
+    std::vector<std::string> functions;         ///< the names of those that call steps run
 
     BufferInfo& of(Buffer buffer) { return buffers[row(buffer)]; }
     const BufferInfo& of(Buffer buffer) const { return buffers[row(buffer)]; }

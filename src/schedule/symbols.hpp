@@ -11,10 +11,12 @@
 
 namespace tutti::schedule {
 
-/// A loss on the way: what the parts first … last-1 had come to was rounded to this type.
+/// A loss on the way: what the parts first … last-1 had come to was rounded to this type, or went through this
+/// function.
 struct Rounding {
     std::uint32_t first = 0, last = 0;
     std::string to;
+    bool by_call = false;
     bool operator==(const Rounding&) const = default;
 };
 
@@ -24,6 +26,7 @@ struct Symbol {
     std::uint64_t index = 0;            ///< all parts stem from this element of the inputs
     int combinations = 0;               ///< and roundings: how often it was rounded since it was put in
     std::vector<Rounding> roundings{};  ///< those to types other than the call's
+    std::string coded_by{};             ///< the function whose codes these are; empty: they are numbers
     bool finished = false;
     bool operator==(const Symbol&) const = default;
 };

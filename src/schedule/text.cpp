@@ -25,6 +25,8 @@ std::string head_of(const Recipe& recipe) {
     if (c.root != 0) text += fmt::format("root {}\n", c.root);
     if (c.dtype) text += fmt::format("dtype {}\n", to_string(*c.dtype));
     for (const DType to : c.rounds_to) text += fmt::format("rounds_to {}\n", to_string(to));
+    for (const std::string& name : c.calls) text += fmt::format("calls {}\n", name);
+    if (c.op) text += fmt::format("op {}\n", to_string(*c.op));
     if (c.count != 0) text += fmt::format("count {}\n", c.count);
     if (!c.counts.empty()) text += fmt::format("counts {}\n", fmt::join(c.counts, " "));
     rows("blocks", c.matrix);

@@ -39,11 +39,14 @@ std::string to_text(const Recipe& recipe);
 /// Of chunks of the input, in a text that is read for a call in place.
 enum class InputIs { separate, output };
 
+class PartMaker;
+
 /// Reads a text. `where` names it in messages; where the input is the output, every chunk of the input is one of the
-/// output. Throws InvalidArgument that names the line, its words and what is expected: for words that are no step,
-/// ranks that are missing or out of range, and more than `elements_max` elements. Whether the schedules do what they
-/// promise is the prover's to say.
-Recipe parse(std::string_view text, std::string_view where, InputIs input = InputIs::separate);
+/// output. `parts`: makes the steps that a line "use" stands for; null: there may be none. Throws InvalidArgument that
+/// names the line, its words and what is expected: for words that are no step, ranks that are missing or out of range,
+/// and more than `elements_max` elements. Whether the schedules do what they promise is the prover's to say.
+Recipe parse(std::string_view text, std::string_view where, InputIs input = InputIs::separate,
+             const PartMaker* parts = nullptr);
 
 /// In a buffer of a recipe; larger calls run by multiples of a small one.
 inline constexpr std::uint64_t elements_max = std::uint64_t{1} << 20;

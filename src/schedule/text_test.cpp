@@ -123,6 +123,21 @@ TEST(ScheduleText, leaves_mixed_types_to_the_prover) {
     }
 }
 
+TEST(ScheduleText, names_the_functions_that_it_calls) {
+    std::string text = changed("count 2", "calls f\ncalls g\nop max\ncount 2");
+    text.replace(text.find("  combine output[0:2] input[0:2]"), 45,
+                 "  call g scratch[0:2] input[0:2]\n  call_combine f output[0:2] input[0:2] scratch[0:2]");
+    const Recipe recipe = parse(text, "here");
+    EXPECT_EQ(recipe.contract.op, ReduceOp::Kind::max);
+    EXPECT_EQ(recipe.contract.calls, (std::vector<std::string>{"f", "g"}));
+    EXPECT_EQ(recipe.ranks[0].functions, (std::vector<std::string>{"g", "f"}));
+    EXPECT_TRUE(recipe.ranks[1].functions.empty());
+    EXPECT_EQ(to_text(parse(to_text(recipe), "again")), to_text(recipe));
+    EXPECT_NE(to_text(recipe).find("call_combine f output[0:2] input[0:2] scratch[0:2] finish"), std::string::npos);
+    EXPECT_EQ(sentence_of(recipe.ranks[0], recipe.ranks[0].steps[3]),
+              "output[0, +2] = f(input[0, +2], scratch[0, +2])");
+}
+
 TEST(ScheduleText, says_what_is_wrong_where) {
     const std::pair<std::string, std::string> cases[] = {
         {"", "my file: line 0: the text ends after 0 ranks: expected a line \"ranks N\" and the steps of each"},
@@ -155,6 +170,11 @@ TEST(ScheduleText, says_what_is_wrong_where) {
          "line 8 (\"scratch bflaot16 2\"): \"bflaot16\" is no type; did you mean \"bfloat16\"?: expected one of bool,"},
         {changed("send 1 input[0:2]", "send 1 scratch.float16[0:2]"),
          "there is no scratch buffer of float16: expected a line \"scratch float16 N\" above"},
+        {changed("send 1 input[0:2]", "call f scratch[0:2] input[0:2]"),
+         "the text names no function \"f\": expected a line \"calls f\" above the ranks"},
+        {changed("count 2", "op maximum\ncount 2"), "\"maximum\" is no operation: expected one of sum, avg, product,"},
+        {changed("count 2\n\nrank 0\n", "calls f\ncount 2\n\nrank 0\n  call_combine f output[0:2] input[0:2]\n"),
+         "the text does not say what the function computes: expected a line \"op NAME\" above the ranks"},
         {changed("scratch 2", "scratch 1"), "rank 0 uses more than its scratch buffer of 1 elements"},
         {changed("input[0:2] scratch[0:2] finish", "input[0:1] scratch[0:2]"),
          "2 elements from 1: expected chunks of one length"},

@@ -3,9 +3,17 @@
 #include "faults/job.hpp"
 #include "faults/leftovers.hpp"
 
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
 namespace tutti::test {
 namespace {
@@ -97,6 +105,152 @@ TEST_F(UserSchedules, send_other_types_than_the_calls) {
             });
         });
         for (const Report& r : job.collect(2, 20s)) EXPECT_EQ(r.code, 0) << "rank " << r.rank << ": " << r.text;
+    }
+}
+
+// Codes are whole numbers from 0 to 255.
+void register_codes() {
+    register_step_function("encode", [](const TensorView& target, std::span<const ConstTensorView> sources) {
+        const auto* from = static_cast<const float*>(sources[0].data());
+        auto* to = static_cast<std::uint8_t*>(target.data());
+        for (std::int64_t i = 0; i < target.element_count(); ++i) {
+            if (from[i] < 0 || from[i] > 255) throw std::runtime_error("no code for a number like this");
+            to[i] = static_cast<std::uint8_t>(from[i] + 0.5F);
+        }
+    });
+    register_step_function("sum_of_codes", [](const TensorView& target, std::span<const ConstTensorView> sources) {
+        const auto *a = static_cast<const std::uint8_t*>(sources[0].data()),
+                   *b = static_cast<const std::uint8_t*>(sources[1].data());
+        auto* to = static_cast<float*>(target.data());
+        for (std::int64_t i = 0; i < target.element_count(); ++i) to[i] = static_cast<float>(a[i] + b[i]);
+    });
+}
+
+TEST_F(UserSchedules, call_functions_of_the_program) {
+    for (const TransportKind transport : {TransportKind::automatic, TransportKind::tcp}) {
+        Job job(2, [&](const RankProcess& me) {
+            if (me.rank() == 0) ::setenv("TUTTI_SCHEDULE", TUTTI_EXAMPLE_SCHEDULES "/my_codes", 1);
+            me.report_end_of([&] {
+                register_codes();
+                const ProcessGroup group = me.join(transport);
+                for (const std::size_t count : {1UL, 1000UL, 100000UL}) {
+                    std::vector<float> values(count, me.rank() == 0 ? 3.3F : 249.9F);
+                    all_reduce(values, {.group = group});
+                    if (values != std::vector<float>(count, 253)) throw std::runtime_error("no sum of codes");
+                }
+            });
+        });
+        for (const Report& r : job.collect(2, 20s)) EXPECT_EQ(r.code, 0) << "rank " << r.rank << ": " << r.text;
+    }
+}
+
+TEST_F(UserSchedules, fail_everywhere_where_a_function_throws) {
+    Job job(2, [&](const RankProcess& me) {
+        if (me.rank() == 0) ::setenv("TUTTI_SCHEDULE", TUTTI_EXAMPLE_SCHEDULES "/my_codes", 1);
+        me.report_end_of([&] {
+            register_codes();
+            const ProcessGroup group = me.join(TransportKind::tcp);
+            std::vector<float> values(10, me.rank() == 1 ? -1.0F : 1.0F);
+            all_reduce(values, {.group = group});
+        });
+    });
+    for (const Report& r : job.collect(2, 15s)) {
+        EXPECT_NE(r.code, 0) << "rank " << r.rank;
+        for (const std::string part :
+             {"the function \"encode\", which algorithm my_codes calls, has failed", "no code for a number like this"})
+            EXPECT_NE(std::string(r.text).find(part), std::string::npos) << "rank " << r.rank << ": " << r.text;
+    }
+}
+
+// With another "encode" on rank 1.
+std::vector<Report> reports_with(const std::function<void(const ProcessGroup&)>& encode_of_rank_1) {
+    Job job(2, [&](const RankProcess& me) {
+        if (me.rank() == 0) ::setenv("TUTTI_SCHEDULE", TUTTI_EXAMPLE_SCHEDULES "/my_codes", 1);
+        me.report_end_of([&] {
+            std::optional<ProcessGroup> group;
+            register_step_function("encode", [&](const TensorView& target, std::span<const ConstTensorView>) {
+                if (me.rank() == 1) encode_of_rank_1(*group);
+                std::memset(target.data(), 1, static_cast<std::size_t>(target.element_count()));
+            });
+            register_step_function("sum_of_codes", [](const TensorView&, std::span<const ConstTensorView>) {});
+            group = me.join(TransportKind::automatic);
+            std::vector<float> values(10);
+            all_reduce(values, {.group = *group});
+        });
+    });
+    return job.collect(2, 15s);
+}
+
+TEST_F(UserSchedules, fail_everywhere_where_a_function_throws_no_exception_or_calls_tutti) {
+    for (const Report& r : reports_with([](const ProcessGroup&) { throw 3; })) {
+        EXPECT_NE(r.code, 0) << "rank " << r.rank;
+        EXPECT_NE(std::string(r.text).find("has failed: it has thrown an object that is no std::exception"),
+                  std::string::npos)
+            << "rank " << r.rank << ": " << r.text;
+    }
+    for (const Report& r : reports_with([](const ProcessGroup& group) { barrier({.group = group}); })) {
+        EXPECT_NE(r.code, 0) << "rank " << r.rank;
+        EXPECT_NE(std::string(r.text).find("has failed: tutti was called by a function that an operation runs"),
+                  std::string::npos)
+            << "rank " << r.rank << ": " << r.text;
+    }
+}
+
+TEST_F(UserSchedules, are_not_begun_where_a_rank_lacks_a_function) {
+    Job job(2, [&](const RankProcess& me) {
+        if (me.rank() == 0) ::setenv("TUTTI_SCHEDULE", TUTTI_EXAMPLE_SCHEDULES "/my_codes", 1);
+        me.report_end_of([&] {
+            if (me.rank() == 0) register_codes();
+            const ProcessGroup group = me.join(TransportKind::tcp);
+            std::vector<float> values(10, 1.0F);
+            all_reduce(values, {.group = group});
+        });
+    });
+    for (const Report& r : job.collect(2, 15s)) {
+        EXPECT_NE(r.code, 0) << "rank " << r.rank;
+        const std::string expected = "algorithm \"my_codes\" calls \"encode\", which this process does not have";
+        if (r.rank == 1) {
+            EXPECT_NE(std::string(r.text).find(expected), std::string::npos) << r.text;
+        }
+    }
+}
+
+TEST_F(UserSchedules, refuse_names_that_are_none) {
+    const StepFunction nothing = [](const TensorView&, std::span<const ConstTensorView>) {};
+    EXPECT_THROW(register_step_function("", nothing), InvalidArgument);
+    EXPECT_THROW(register_step_function("two words", nothing), InvalidArgument);
+    EXPECT_THROW(register_step_function("none", {}), InvalidArgument);
+    register_step_function("once", nothing);
+    EXPECT_THROW(register_step_function("once", nothing), InvalidArgument);
+}
+
+// Ranks 0 and 1 sum, and 2 and 3, then their sums are: an order that shows where 1e8 + 1 is 1e8. The algorithms which
+// tutti would take for four elements keep the ranks' order, whose sum is 1.
+TEST_F(UserSchedules, are_made_of_collectives_of_some_ranks) {
+    for (const TransportKind transport : {TransportKind::automatic, TransportKind::tcp}) {
+        Job job(4, [&](const RankProcess& me) {
+            if (me.rank() == 0) ::setenv("TUTTI_SCHEDULE", TUTTI_EXAMPLE_SCHEDULES "/by_hosts", 1);
+            me.report_end_of([&] {
+                const ProcessGroup group = me.join(transport);
+                for (const std::size_t quarter : {1UL, 1000UL, 100000UL}) {
+                    std::vector<float> values(4 * quarter), input(4 * quarter), sums, means;
+                    for (std::size_t i = 0; i < values.size(); ++i) {
+                        values[i] = input[i] = static_cast<float>(i % 1000 * (static_cast<std::size_t>(me.rank()) + 1));
+                        sums.push_back(static_cast<float>(i % 1000 * 10));
+                        means.push_back(static_cast<float>(i % 1000 * 10) / 4);
+                    }
+                    all_reduce(values, {.group = group});
+                    if (values != sums) throw std::runtime_error("no sum in place");
+                    all_reduce(input, {.op = ReduceOp::avg, .group = group});
+                    if (input != means) throw std::runtime_error("no mean");
+                }
+                constexpr float own[] = {1e8F, 1, -1e8F, 1};
+                std::vector<float> ordered(4, own[me.rank()]);
+                all_reduce(ordered, {.group = group});
+                if (ordered != std::vector<float>(4, 0)) throw std::runtime_error("another order");
+            });
+        });
+        for (const Report& r : job.collect(4, 20s)) EXPECT_EQ(r.code, 0) << "rank " << r.rank << ": " << r.text;
     }
 }
 

@@ -45,6 +45,7 @@ bool prove_convert(Proof& proof, const At& at) {
         return true;
     }
     Values values = proof.load(at, source);
+    proof.refuse_codes(at, values);
     for (Value& value : values) {
         if (!value || !rounds(*to.dtype, *from.dtype)) continue;
         ++value->combinations;

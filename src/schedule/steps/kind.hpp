@@ -18,6 +18,7 @@
 namespace tutti::schedule {
 
 class Proof;
+class Uses;
 class Writer;
 
 /// A schedule whose lines are read.
@@ -27,6 +28,9 @@ struct Reading {
     Builder builder;
     Schedule flags{};  ///< of which only these and the name count
     std::uint64_t scratch = 0;
+    const Contract* contract = nullptr;  ///< of which the head is read
+    Uses* uses = nullptr;
+    std::size_t alternative = 0;  ///< how many schedules the rank has above; it runs this one otherwise
 
     /// The next word: a rank other than this one.
     Rank peer(Line& line) const;
@@ -74,6 +78,7 @@ std::span<const Kind* const> kinds() noexcept;
 // One for each StepKind.
 extern const Kind copy_kind, combine_kind;                        // local.cpp
 extern const Kind convert_kind;                                   // convert.cpp
+extern const Kind call_kind;                                      // call.cpp
 extern const Kind send_kind, receive_kind, receive_combine_kind;  // messages.cpp
 extern const Kind publish_kind, release_kind;                     // publish.cpp
 extern const Kind read_kind, read_combine_kind;                   // read.cpp

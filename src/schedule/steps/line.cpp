@@ -63,6 +63,40 @@ bool Line::has_number() const {
     return more() && words_[next_].front() >= '0' && words_[next_].front() <= '9';
 }
 
+void Line::close_scratch() {
+    if (scratch_is_closed()) return;
+    for (const BufferInfo& buffer : *buffers_) {
+        const auto own = static_cast<std::size_t>(&buffer - buffers_->data()) >= row(Buffer::scratch);
+        if (own && buffer.used_end > buffer.count)
+            fail(fmt::format("the rank uses more than its scratch buffer of {} elements", buffer.count),
+                 "a line \"scratch N\" for all of them above");
+        scratch_ends_.push_back(buffer.count);
+    }
+}
+
+Collective Line::collective() {
+    const std::string_view name = word("a collective");
+    if (const auto found = collective_named(name)) return *found;
+    std::vector<std::string_view> names;
+    for (const CollectiveTraits& traits : collective_table) names.push_back(traits.name);
+    fail(fmt::format("\"{}\" is no collective{}", name, did_you_mean(name, names)),
+         fmt::format("one of {}", fmt::join(names, ", ")));
+}
+
+std::vector<Rank> Line::ranks(int ranks) {
+    const std::string_view list = word("ranks");
+    std::vector<Rank> all;
+    for (std::size_t begin = 0; begin <= list.size();) {
+        const std::size_t end = std::min(list.find(',', begin), list.size());
+        const Rank rank = to_rank(list.substr(begin, end - begin), ranks);
+        if (std::ranges::find(all, rank) != all.end())
+            fail(fmt::format("rank {} is twice in {}", rank, list), "different ranks");
+        all.push_back(rank);
+        begin = end + 1;
+    }
+    return all;
+}
+
 DType Line::dtype() {
     return to_dtype(word("a type"));
 }
@@ -168,6 +202,11 @@ Chunk Line::to_chunk(std::string_view text) const {
         fail(fmt::format("\"{}\" is no chunk", text),
              "input[BEGIN:END], output[BEGIN:END], scratch[BEGIN:END] or scratch.DTYPE[BEGIN:END]");
     std::tie(chunk.offset, chunk.count) = to_range(text.substr(open));
+    const std::size_t of_buffer = row(chunk.buffer);
+    if (of_buffer >= row(Buffer::scratch) && of_buffer < scratch_ends_.size() &&
+        chunk.offset + chunk.count > scratch_ends_[of_buffer])
+        fail(fmt::format("\"{}\" ends behind the scratch buffer of {} elements", text, scratch_ends_[of_buffer]),
+             "a line \"scratch N\" for all of them above the rank's first line \"use\"");
     return chunk;
 }
 

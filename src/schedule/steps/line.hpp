@@ -19,7 +19,13 @@ class Line {
 
     void next(std::string_view text);
     /// The table of the schedule whose lines are read; null: there is none.
-    void set_buffers(const std::vector<BufferInfo>* buffers) { buffers_ = buffers; }
+    void set_buffers(const std::vector<BufferInfo>* buffers) {
+        buffers_ = buffers;
+        scratch_ends_.clear();
+    }
+    /// From here on the scratch buffers are as long as now: what comes behind is not for the lines to name.
+    void close_scratch();
+    bool scratch_is_closed() const { return !scratch_ends_.empty(); }
     /// Behind the last line: errors have no words.
     void end() { words_.clear(); }
     bool empty() const { return words_.empty(); }
@@ -28,6 +34,7 @@ class Line {
 
     [[noreturn]] void fail(std::string_view what, std::string_view expected) const;
 
+    int number() const { return number_; }
     bool more() const { return next_ < words_.size(); }
     std::string_view word(std::string_view expected);
     bool flag(std::string_view name);
@@ -41,6 +48,9 @@ class Line {
     /// To the end of the line: one of each rank.
     std::vector<std::uint64_t> counts(int ranks);
     DType dtype();
+    Collective collective();
+    /// 0,2,3: different ranks.
+    std::vector<Rank> ranks(int ranks);
     Rank rank(int ranks) { return to_rank(word("a rank"), ranks); }
 
     Chunk chunk() { return to_chunk(word("a chunk")); }
@@ -63,6 +73,7 @@ class Line {
     std::vector<std::string_view> words_;
     std::size_t next_ = 0;
     const std::vector<BufferInfo>* buffers_ = nullptr;
+    std::vector<std::uint64_t> scratch_ends_;  // once closed: by row of buffers_
 };
 
 }  // namespace tutti::schedule

@@ -93,7 +93,17 @@ void Proof::save(const At& at, Rank owner, const Chunk& chunk, const Values& val
     std::ranges::copy(values, buffer.begin() + static_cast<std::ptrdiff_t>(chunk.offset));
 }
 
+void Proof::refuse_codes(const At& at, const Values& values) {
+    const auto coded =
+        std::ranges::find_if(values, [](const Value& value) { return value && !value->coded_by.empty(); });
+    if (coded != values.end())
+        fault(at, fmt::format("takes what \"{}\" has made for numbers: expected a call", (*coded)->coded_by));
+}
+
 Values Proof::combined(const At& at, const std::vector<Values>& inputs) {
+    for (const Values& values : inputs) {
+        if (at.step.kind != StepKind::call) refuse_codes(at, values);
+    }
     Values result = inputs.front();
     // In the type in which a kernel accumulates itself, before it rounds.
     const auto& dtype = contract_.dtype;
@@ -114,7 +124,7 @@ Values Proof::combined(const At& at, const std::vector<Values>& inputs) {
             }
             const auto before = static_cast<std::uint32_t>(result[i]->parts.size());
             for (const Rounding& r : other.roundings)
-                result[i]->roundings.push_back({r.first + before, r.last + before, r.to});
+                result[i]->roundings.push_back({r.first + before, r.last + before, r.to, r.by_call});
             result[i]->parts.insert(result[i]->parts.end(), other.parts.begin(), other.parts.end());
             combinations += other.combinations;
         }

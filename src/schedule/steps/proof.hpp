@@ -70,6 +70,8 @@ class Proof {
     Values load(const At& at, const Chunk& chunk) { return load(at, at.rank, chunk); }
     void save(const At& at, Rank owner, const Chunk& chunk, const Values& values);
     void save(const At& at, const Chunk& chunk, const Values& values) { save(at, at.rank, chunk, values); }
+    /// Notes a fault where the step takes codes (Symbol::coded_by) for numbers.
+    void refuse_codes(const At& at, const Values& values);
     Values combined(const At& at, const std::vector<Values>& inputs);
     /// The publication of `peer` in the step's round. Null: there is none yet.
     const Values* publication(const At& at, Rank peer);

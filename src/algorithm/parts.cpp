@@ -1,0 +1,54 @@
+#include "algorithm/parts.hpp"
+
+#include "algorithm/plan.hpp"
+
+#include "schedule/text.hpp"
+
+#include <numeric>
+
+namespace tutti::algorithm {
+namespace {
+
+// Ranks that share nothing.
+Layout layout_of(const schedule::Part& part) {
+    Layout layout{.segment_bytes = schedule::elements_max, .machines = part.ranks};
+    layout.host_of.resize(static_cast<std::size_t>(part.ranks));
+    std::iota(layout.host_of.begin(), layout.host_of.end(), 0);
+    return layout;
+}
+
+Request request_of(const schedule::Part& part) {
+    Request request{
+        .collective = part.collective, .rank = part.me, .root = part.root, .count = part.count, .counts = part.counts};
+    if (part.collective == Collective::all_to_all) {
+        request.even = true;
+        request.largest_count = part.count;
+        request.send_counts.assign(static_cast<std::size_t>(part.ranks), part.count);
+        request.receive_counts = request.send_counts;
+        for (int rank = 0; rank < part.ranks; ++rank)
+            request.send_offsets.push_back(static_cast<std::uint64_t>(rank) * part.count);
+        request.receive_offsets = request.send_offsets;
+    }
+    return request;
+}
+
+class Parts final : public schedule::PartMaker {
+ public:
+    std::vector<std::string> algorithms(const schedule::Part& part) const override {
+        return applicable(layout_of(part), request_of(part));
+    }
+    schedule::Schedule schedule(const schedule::Part& part, std::string_view algorithm) const override {
+        Request request = request_of(part);
+        request.algorithm = std::string(algorithm);
+        return plan(layout_of(part), request);
+    }
+};
+
+}  // namespace
+
+const schedule::PartMaker& parts() {
+    static const Parts all;
+    return all;
+}
+
+}  // namespace tutti::algorithm

@@ -1,0 +1,14 @@
+// The functions that steps call, by name. Threads: any.
+#pragma once
+
+#include <tutti/step_function.hpp>
+
+#include <memory>
+#include <string_view>
+
+namespace tutti::schedule {
+
+/// Null: nobody has registered one.
+std::shared_ptr<const StepFunction> find_function(std::string_view name);
+
+}  // namespace tutti::schedule

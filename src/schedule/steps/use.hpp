@@ -1,0 +1,46 @@
+// The line "use" of a text: a collective of some of its ranks, as steps of each (schedule/part.hpp).
+//
+//     use COLLECTIVE ALGORITHM RANKS [root RANK] [TARGET] [SOURCE] [finish] [counts N...]
+//
+// Threads: one at a time.
+#pragma once
+
+#include "schedule/part.hpp"
+#include "schedule/steps/kind.hpp"
+#include "schedule/steps/line.hpp"
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace tutti::schedule {
+
+/// All of a text.
+class Uses {
+ public:
+    /// Null: there may be none.
+    explicit Uses(const PartMaker* parts) : parts_(parts) {}
+
+    /// The words behind "use"; puts the steps into the rank's schedule.
+    void read(Line& line, Reading& reading);
+    /// Of the whole text: in each rank of a list, the k-th line with that list is alike.
+    void check() const;
+
+ private:
+    struct Use {
+        Line line;  // for messages
+        std::vector<Rank> ranks;
+        std::size_t alternative = 0;
+        Part part;
+        std::string algorithm;
+        bool finishes = false;
+        bool meets(const Use& other) const;
+    };
+    void put(Line& line, Reading& reading, const Use& use, const Chunk& target, const Chunk& source);
+
+    const PartMaker* parts_;
+    std::vector<Use> all_;
+    std::size_t steps_ = 0;
+};
+
+}  // namespace tutti::schedule
