@@ -38,6 +38,7 @@ NB_MODULE(_core, m) {
     bind_point_to_point(m);
     bind_plans(m);
     bind_windows(m);
+    bind_step_functions(m);
     bind_objects(m);
     bind_trace(m);
     bind_mesh(m);

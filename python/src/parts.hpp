@@ -11,6 +11,7 @@ void bind_quantized(nanobind::module_& m);
 void bind_point_to_point(nanobind::module_& m);
 void bind_plans(nanobind::module_& m);
 void bind_windows(nanobind::module_& m);
+void bind_step_functions(nanobind::module_& m);
 void bind_trace(nanobind::module_& m);
 void bind_objects(nanobind::module_& m);
 void bind_mesh(nanobind::module_& m);

@@ -52,23 +52,17 @@ void close() {
 }
 
 std::shared_ptr<PyObject> shared_function(nb::object function) {
-    return {function.release().ptr(), [](PyObject* object) {
-                const Inside here;
-                if (!here.may_enter()) return;
-                const nb::gil_scoped_acquire lock;
-                Py_DECREF(object);
-            }};
+    return {function.release().ptr(), [](PyObject* object) { with_gil([object] { Py_DECREF(object); }); }};
 }
 
 void call_from_outside(PyObject* function) {
-    const Inside here;
-    if (!here.may_enter()) return;
-    const nb::gil_scoped_acquire lock;
-    PyObject* result = PyObject_CallNoArgs(function);
-    if (result == nullptr)
-        PyErr_WriteUnraisable(function);
-    else
-        Py_DECREF(result);
+    with_gil([function] {
+        PyObject* result = PyObject_CallNoArgs(function);
+        if (result == nullptr)
+            PyErr_WriteUnraisable(function);
+        else
+            Py_DECREF(result);
+    });
 }
 
 }  // namespace
@@ -142,6 +136,14 @@ void call_when_complete(const Work& work, nb::object function) {
     const auto shared = shared_function(std::move(function));
     without_gil(
         [&] { work.get_future().add_done_callback([shared](const auto&) { call_from_outside(shared.get()); }); });
+}
+
+bool with_gil(const std::function<void()>& call) {
+    const Inside here;
+    if (!here.may_enter()) return false;
+    const nb::gil_scoped_acquire lock;
+    call();
+    return true;
 }
 
 void bind_work(nb::module_& m) {

@@ -5,6 +5,7 @@
 
 #include <tutti/work.hpp>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -52,6 +53,9 @@ void release_completed();
 /// Calls a Python function without arguments when the operation is complete: at once, or on a thread of tutti's.
 /// Prints errors of the function. Calls nothing any more once the interpreter ends.
 void call_when_complete(const Work& work, nb::object function);
+
+/// Runs `call` with the interpreter's lock, on any thread. False, and it is not run: the interpreter ends.
+bool with_gil(const std::function<void()>& call);
 
 void bind_work(nb::module_& m);
 

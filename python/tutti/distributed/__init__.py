@@ -34,6 +34,7 @@ from .object_collectives import (
 )
 from .point_to_point import P2POp, batch_isend_irecv, irecv, isend, recv, send
 from .quantized import *  # noqa: F403
+from .step_functions import register_step_function
 from .trace import GroupCounters, dump_flight_recorder, dump_trace, group_counters, operation_hooks, prometheus_text
 
 _coalescing_manager = coalescing
@@ -67,7 +68,7 @@ __all__ = [
     "init_device_mesh", "init_process_group", "irecv", "is_available", "is_backend_available", "is_gloo_available",
     "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available",
     "is_xccl_available", "isend", "new_group", "new_subgroups", "new_subgroups_by_enumeration", "operation_hooks", "plan",
-    "prometheus_text", "recv", "recv_object_list", "reduce_op", "scatter_object_list", "send", "send_object_list",
+    "prometheus_text", "recv", "recv_object_list", "reduce_op", "register_step_function", "scatter_object_list", "send", "send_object_list",
     "set_debug_level", "set_debug_level_from_env", "set_default_group", "split_group",
 ]
 __all__ += collectives.__all__
