@@ -16,15 +16,14 @@ using schedule::Schedule;
 using schedule::Step;
 using schedule::StepKind;
 
-std::uint64_t moved(const Schedule& s, const Step& step) {
-    std::uint64_t count = step.target.count;
-    if (step.kind == StepKind::publish || step.kind == StepKind::send) {
-        count = 0;
-        for (std::uint32_t i = 0; i < step.operand_count; ++i) count += s.operands[step.first_operand + i].chunk.count;
-    } else if (step.operand_count > 1) {
-        count *= step.operand_count;
+// Of the values that a step sends or publishes.
+std::uint64_t bytes_from(const Schedule& s, const Step& step, std::uint64_t element_bytes) {
+    std::uint64_t bytes = 0;
+    for (const schedule::Operand& operand : operands_of(s, step)) {
+        const auto& dtype = s.of(operand.chunk.buffer).dtype;
+        bytes += operand.chunk.count * (dtype ? size_of(*dtype) : element_bytes);
     }
-    return count;
+    return bytes;
 }
 
 std::string meanings(const std::vector<Step>& steps) {
@@ -68,8 +67,8 @@ std::string explain(const Layout& layout, Request request, const std::string& so
     }
     std::uint64_t sent = 0, published = 0;
     for (const Step& step : schedules[0].steps) {
-        if (step.kind == StepKind::send) sent += moved(schedules[0], step) * request.element_bytes;
-        if (step.kind == StepKind::publish) published += moved(schedules[0], step) * request.element_bytes;
+        if (step.kind == StepKind::send) sent += bytes_from(schedules[0], step, request.element_bytes);
+        if (step.kind == StepKind::publish) published += bytes_from(schedules[0], step, request.element_bytes);
     }
     std::string text = fmt::format("{} on {} ranks: {}\n  why: {}\n", to_string(request.collective), layout.size(),
                                    choice.algorithm, choice.reason);

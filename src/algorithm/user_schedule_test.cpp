@@ -118,6 +118,18 @@ TEST(UserSchedule, saves_the_input_of_calls_in_place) {
     EXPECT_NE(choose(layout, request).algorithm, "exchange");
 }
 
+TEST(UserSchedule, is_explained_in_bytes_of_its_types) {
+    const std::string text =
+        "tutti schedule 1\nalgorithm codes\ncollective broadcast\nranks 2\ndtype float32\ncalls f\ncount 1\n"
+        "rank 0\nscratch uint8 1\ncall f scratch.uint8[0:1] output[0:1]\nsend 1 scratch.uint8[0:1]\n"
+        "call f output[0:1] scratch.uint8[0:1]\n"
+        "rank 1\nscratch uint8 1\nreceive 0 scratch.uint8[0:1]\ncall f output[0:1] scratch.uint8[0:1]\n";
+    const Request request{
+        .collective = Collective::broadcast, .element_bytes = 4, .dtype = DType::float32, .count = 1000};
+    const std::string explained = explain(with(text), request, "assumed");
+    EXPECT_NE(explained.find("rank 0: 3 steps, 1000 bytes sent,"), std::string::npos) << explained;
+}
+
 TEST(UserSchedule, takes_calls_off_the_slots) {
     Layout host = with(exchange());
     host.host_of = {0, 0};
