@@ -129,29 +129,32 @@ bool Uses::Use::meets(const Use& other) const {
            part.count == other.part.count && part.counts == other.part.counts && finishes == other.finishes;
 }
 
+// Each of a rank's lines has one that meets it in the other rank.
+void Uses::check(const Lines& uses, const Lines& others, Rank other) {
+    for (std::size_t k = 0; k < uses.size(); ++k) {
+        const Use& use = *uses[k];
+        if (k >= others.size())
+            use.line.fail(fmt::format("rank {} has no line \"use\" that meets this one", other),
+                          fmt::format("one in each of the ranks {}", fmt::join(use.ranks, ",")));
+        if (!use.meets(*others[k]))
+            use.line.fail(
+                fmt::format("rank {} has a different one in its place, in line {}", other, others[k]->line.number()),
+                "the same collective, algorithm, root, counts and finish in all of its ranks");
+    }
+}
+
 void Uses::check() const {
     // By list: those of each of its ranks, in the order of the text.
-    std::map<std::pair<std::size_t, std::vector<Rank>>, std::vector<std::vector<const Use*>>> lists;
+    std::map<std::pair<std::size_t, std::vector<Rank>>, std::vector<Lines>> lists;
     for (const Use& use : all_) {
         auto& of_ranks = lists[{use.alternative, use.ranks}];
         of_ranks.resize(use.ranks.size());
         of_ranks[static_cast<std::size_t>(use.part.me)].push_back(&use);
     }
     for (const auto& [list, of_ranks] : lists) {
-        for (const auto& uses : of_ranks) {
-            for (std::size_t k = 0; k < uses.size(); ++k) {
-                for (std::size_t other = 0; other < of_ranks.size(); ++other) {
-                    const Rank rank = list.second[other];
-                    if (k >= of_ranks[other].size())
-                        uses[k]->line.fail(fmt::format("rank {} has no line \"use\" that meets this one", rank),
-                                           fmt::format("one in each of the ranks {}", fmt::join(list.second, ",")));
-                    if (const Use& theirs = *of_ranks[other][k]; !uses[k]->meets(theirs))
-                        uses[k]->line.fail(
-                            fmt::format("rank {} has a different one in its place, in line {}", rank,
-                                        theirs.line.number()),
-                            "the same collective, algorithm, root, counts and finish in all of its ranks");
-                }
-            }
+        for (std::size_t i = 1; i < of_ranks.size(); ++i) {
+            check(of_ranks[0], of_ranks[i], list.second[i]);
+            check(of_ranks[i], of_ranks[0], list.second[0]);
         }
     }
 }

@@ -36,6 +36,8 @@ class Uses {
         bool finishes = false;
         bool meets(const Use& other) const;
     };
+    using Lines = std::vector<const Use*>;
+    static void check(const Lines& uses, const Lines& others, Rank other);
     void put(Line& line, Reading& reading, const Use& use, const Chunk& target, const Chunk& source);
 
     const PartMaker* parts_;
