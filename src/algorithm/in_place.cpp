@@ -59,8 +59,8 @@ void broadcast(Builder& b, const RankList& s, int root, Chunk buffer, bool maps)
     b.meet(std::vector{buffer}, maps);
     const Chunk written = piece_of(buffer, s.size(), 0);
     const Chunk read = part(buffer, written.count, buffer.count - written.count);
-    if (s.me != root) return b.read_in_place(s.rank(root), read, read);
-    for (int i = 1; i < s.size(); ++i) b.write_in_place(s.rank((root + i) % s.size()), written, written);
+    if (s.me != root) return b.get(s.rank(root), read, read);
+    for (int i = 1; i < s.size(); ++i) b.put(s.rank((root + i) % s.size()), written, written);
 }
 
 // Each rank writes most of its block to the root; the root reads the rest, and copies its own: so that both sides take
@@ -76,12 +76,12 @@ void gather(Builder& b, const RankList& s, int root, const std::vector<std::uint
     };
     const auto block = [&](int i) { return block_of(Buffer::output, counts, i); };
     b.meet(s.me == root ? blocks_of(Buffer::output, counts) : std::vector{to_read(own)}, maps);
-    if (s.me != root) return b.write_in_place(s.rank(root), to_write(block(s.me)), to_write(own));
+    if (s.me != root) return b.put(s.rank(root), to_write(block(s.me)), to_write(own));
     b.copy(block(root), own, own.count);
     for (int i = 0; i < s.size(); ++i) {
         if (i == root) continue;
         const Chunk there{Buffer::input, 0, counts[static_cast<std::size_t>(i)]};
-        b.read_in_place(s.rank(i), to_read(there), to_read(block(i)));
+        b.get(s.rank(i), to_read(block(i)), to_read(there));
     }
 }
 
@@ -92,7 +92,7 @@ void all_gather(Builder& b, const RankList& s, const std::vector<std::uint64_t>&
     for (int i = 1; i < s.size(); ++i) {
         const int peer = (s.me + i) % s.size();
         const Chunk block = block_of(Buffer::output, counts, peer);
-        b.read_in_place(s.rank(peer), {Buffer::input, 0, block.count}, block);
+        b.get(s.rank(peer), block, {Buffer::input, 0, block.count});
     }
 }
 
@@ -103,7 +103,7 @@ void scatter(Builder& b, const RankList& s, int root, const std::vector<std::uin
     if (s.me == root)
         b.copy(own, block, own.count);
     else
-        b.read_in_place(s.rank(root), block, own);
+        b.get(s.rank(root), own, block);
 }
 
 }  // namespace tutti::algorithm::in_place

@@ -74,7 +74,8 @@ class Walk {
             }
             walker.now = std::max(walker.now, *ready) + crowd_ * busy_us(rank, step);
             walker.done[i] = walker.now;
-            if (step.kind == StepKind::publish) published_[{rank, step.round}] = walker.now;
+            if (step.kind == StepKind::publish || step.kind == StepKind::signal)
+                published_[{rank, step.round}] = walker.now;
             if (step.kind == StepKind::send) arrivals_[{rank, step.peer}].push_back(walker.now + way_us(rank, step));
             if (receives) ++taken_[{step.peer, rank}];
             moved = true;
@@ -98,7 +99,7 @@ class Walk {
             ready = std::max(ready, found->second + 2 * costs_.line_us);
             return true;
         };
-        const bool waits = step.kind == StepKind::read && step.operand_count == 0;  // in place nothing else does
+        const bool waits = step.kind == StepKind::read || step.kind == StepKind::wait;
         if (waits && !wait_for(step.peer)) return std::nullopt;
         if (step.kind == StepKind::read_combine && !s.in_place) {
             for (std::uint32_t i = 0; i < step.operand_count; ++i) {
@@ -145,7 +146,8 @@ class Walk {
             case StepKind::combine: return target * inputs / combine_gbps_;
             case StepKind::meet: return 2 * costs_.line_us;
             case StepKind::publish: return operands / copy_gbps_ + costs_.line_us;
-            case StepKind::write:
+            case StepKind::get:
+            case StepKind::put:
             case StepKind::read: return std::max(target, operands) / costs_.share_gbps;
             case StepKind::read_combine: return target * inputs / std::min(combine_gbps_, costs_.share_gbps);
             case StepKind::send:
@@ -157,6 +159,8 @@ class Walk {
                 return near(rank, step.peer) ? 3 * costs_.line_us + target / costs_.share_gbps + sum
                                              : costs_.tcp_receive_us + sum;
             }
+            case StepKind::signal: return costs_.line_us;
+            case StepKind::wait:
             case StepKind::release:
             case StepKind::settle: return 0;
         }
@@ -175,7 +179,7 @@ class Walk {
     const CostModel& costs_;
     double crowd_ = 1, copy_gbps_ = 1, combine_gbps_ = 1;
     std::vector<Walker> walkers_;
-    std::map<std::pair<Rank, std::uint32_t>, double> published_;  // by rank and round
+    std::map<std::pair<Rank, std::uint32_t>, double> published_;  // and signalled, by rank and round
     std::map<Lane, std::vector<double>> arrivals_;
     std::map<Lane, std::size_t> taken_;
 };

@@ -304,7 +304,9 @@ std::vector<int> Execution::waits_for() const {
             for (std::size_t r = 0; r < context_.local_of.size(); ++r) {
                 if (context_.local_of[r] >= 0 && !published(static_cast<int>(r), publication)) add(static_cast<int>(r));
             }
-        } else if (step.kind == StepKind::read && step.operand_count == 0 && !published(step.peer, publication)) {
+        } else if (step.kind == StepKind::read && !published(step.peer, publication)) {
+            add(step.peer);
+        } else if (step.kind == StepKind::wait && released_by(step.peer).load() < publication) {
             add(step.peer);
         } else if (step.kind == StepKind::read_combine && !schedule_->in_place) {
             for (std::uint32_t o = 0; o < step.operand_count; ++o) {
@@ -318,8 +320,11 @@ std::vector<int> Execution::waits_for() const {
 }
 
 std::string Execution::where() const {
-    return fmt::format("{}, step {} of {}", schedule_->algorithm, std::min(first_open_ + 1, states_.size()),
-                       states_.size());
+    std::string where = fmt::format("{}, step {} of {}", schedule_->algorithm,
+                                    std::min(first_open_ + 1, states_.size()), states_.size());
+    if (next_shared_ < states_.size() && schedule_->steps[next_shared_].kind == StepKind::wait)
+        where += fmt::format(" ({})", schedule::sentence_of(*schedule_, schedule_->steps[next_shared_]));
+    return where;
 }
 
 }  // namespace tutti::engine

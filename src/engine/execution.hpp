@@ -89,6 +89,7 @@ class Execution final : public Running {
                                                                                            : context_.staging_copy;
     }
     bool all_released(std::uint64_t publication) const;
+    const std::atomic<std::uint64_t>& released_by(int peer) const;
     bool has_room(std::uint64_t publication) const;
     bool ready(const schedule::Step& step) const;
     std::byte* address(const schedule::Chunk& chunk) const;

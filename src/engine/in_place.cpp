@@ -59,6 +59,10 @@ transport::NamedBuffers Execution::name_buffers(const Step& meet) const {
         }
         if (end == 0) continue;
         const std::byte* base = buffer == Buffer::input ? operands_.input : operands_.output;
+        if (base == nullptr) {  // a call in place, of a schedule that needs an input of its own
+            named.reachable = 0;
+            continue;
+        }
         std::uint64_t& name = buffer == Buffer::input ? named.input : named.output;
         if (context_.symmetric != nullptr) name = context_.symmetric->find(base, end * element_bytes_).bits();
         if (name == 0 && by_kernel && is_reachable(base, end * element_bytes_))
@@ -111,7 +115,7 @@ Execution::Far Execution::far(int peer, const schedule::Chunk& chunk) const {
 bool Execution::run_in_place(const Step& step) {
     const Operand& source = schedule_->operands[step.first_operand];
     switch (step.kind) {
-        case StepKind::read: {
+        case StepKind::get: {
             if (!published(source.peer, base_)) return false;  // it has given the operation up
             const Far from = far(source.peer, source.chunk);
             if (from.at == nullptr)
@@ -119,7 +123,7 @@ bool Execution::run_in_place(const Step& step) {
             std::memcpy(address(step.target), from.at, bytes(step.target));
             return true;
         }
-        case StepKind::write: {
+        case StepKind::put: {
             if (!published(step.peer, base_)) return false;
             const Far to = far(step.peer, step.target);
             if (to.at == nullptr)

@@ -48,9 +48,9 @@ class InPlace : public ::testing::Test {
         Builder b("both");
         b.meet(std::vector{all}, false);
         if (rank == 1)
-            b.read_in_place(0, second, second);
+            b.get(0, second, second);
         else
-            b.write_in_place(1, first, first);
+            b.put(1, first, first);
         auto schedule = std::move(b).finish();
         Builder staged("staged");
         if (rank == 1)
@@ -62,6 +62,26 @@ class InPlace : public ::testing::Test {
         schedule.otherwise = std::make_shared<schedule::Schedule>(std::move(staged).finish());
         const Operands operands{.output = output(rank), .dtype = DType::float32};
         return executions.at(rank).emplace(std::make_shared<schedule::Schedule>(std::move(schedule)), operands,
+                                           contexts.at(rank));
+    }
+    // A sum in rank 1: rank 0 puts its first half over rank 1's and signals; rank 1 waits, copies the half behind it,
+    // and signals; rank 0 waits for that and gets the copy.
+    Execution& begin_in_order(std::size_t rank) {
+        const Chunk first{Buffer::output, 0, half}, second{Buffer::output, half, half};
+        Builder b("in_order");
+        b.meet(std::vector{Chunk{Buffer::output, 0, count}}, false);
+        if (rank == 0) {
+            b.put(1, first, first);
+            b.signal();
+            b.wait(1, 1);
+            b.get(1, second, second);
+        } else {
+            b.wait(0, 1);
+            b.copy(second, first);
+            b.signal();
+        }
+        return executions.at(rank).emplace(std::make_shared<schedule::Schedule>(std::move(b).finish()),
+                                           Operands{.output = output(rank), .dtype = DType::float32},
                                            contexts.at(rank));
     }
     std::byte* output(std::size_t rank) { return reinterpret_cast<std::byte*>(buffers.at(rank).data()); }
@@ -123,6 +143,75 @@ TEST_F(InPlace, a_rank_goes_on_when_it_knows_where_all_buffers_lie) {
     progress(other);
     progress(root);
     EXPECT_TRUE(root.done() && other.done());
+}
+
+TEST_F(InPlace, a_rank_waits_for_the_signal_of_another_one_and_names_it) {
+    if (!test::copies_by_address()) GTEST_SKIP() << test::no_copies;
+    for (int use = 0; use < 20; ++use) {  // more rounds than there are slots
+        std::ranges::fill(buffers[0], 1.0F);
+        std::ranges::fill(buffers[1], 2.0F);
+        Execution &first = begin_in_order(0), &second = begin_in_order(1);
+        first.progress();  // it has met nobody yet
+        progress(second);
+        EXPECT_EQ(second.waits_for(), std::vector<int>{0});
+        EXPECT_EQ(second.where(), "in_order, step 2 of 6 (waits for signal 1 of rank 0)");
+        EXPECT_EQ(buffers[1], std::vector<float>(count, 2)) << "nothing is copied before the signal";
+        progress(first);
+        EXPECT_EQ(std::count(buffers[1].begin(), buffers[1].begin() + half, 1.0F), half) << "it has put its half";
+        EXPECT_EQ(first.waits_for(), std::vector<int>{1});
+        EXPECT_EQ(first.where(), "in_order, step 4 of 7 (waits for signal 1 of rank 1)");
+        EXPECT_EQ(buffers[0], std::vector<float>(count, 1));
+        std::fill_n(buffers[1].begin(), half, 3.0F);  // as if it had put that
+        progress(second);
+        progress(first);
+        progress(second);
+        ASSERT_TRUE(first.done() && second.done());
+        EXPECT_EQ(std::count(buffers[0].begin() + half, buffers[0].end(), 3.0F), half) << "it has got the copy";
+    }
+}
+
+TEST_F(InPlace, a_signal_of_a_rank_that_gave_up_does_not_come) {
+    progress(begin_in_order(1));
+    Execution& first = begin_in_order(0);
+    first.progress();
+    executions[1].reset();
+    progress(first);
+    EXPECT_FALSE(first.done());
+    EXPECT_EQ(first.where().substr(0, 8), "in_order");
+}
+
+TEST_F(InPlace, all_fall_back_where_a_call_has_no_input_of_its_own) {
+    const Chunk own{Buffer::input, 0, count}, all{Buffer::output, 0, count};
+    std::array<std::vector<float>, 2> inputs{std::vector<float>(count, 5), std::vector<float>(count, 6)};
+    for (const std::size_t without : {0U, 1U, 2U}) {
+        for (const std::size_t rank : {0U, 1U}) {
+            Builder b("others_input");
+            b.meet(std::vector{own}, false);
+            b.get(static_cast<int>(1 - rank), all, own);
+            schedule::Schedule schedule = std::move(b).finish();
+            Builder staged("staged");
+            staged.publish(0, {});
+            staged.read(static_cast<int>(1 - rank), 0, 0, {});
+            staged.release(1);
+            staged.use_rounds(1);
+            schedule.otherwise = std::make_shared<schedule::Schedule>(std::move(staged).finish());
+            const Operands operands{
+                .input = rank == without ? nullptr : reinterpret_cast<std::byte*>(inputs.at(rank).data()),
+                .output = output(rank),
+                .dtype = DType::float32};
+            buffers.at(rank).assign(count, 0);
+            executions.at(rank).emplace(std::make_shared<schedule::Schedule>(std::move(schedule)), operands,
+                                        contexts.at(rank));
+        }
+        for (int turn = 0; turn < 20; ++turn) {
+            executions[0]->progress();
+            executions[1]->progress();
+        }
+        ASSERT_TRUE(executions[0]->done() && executions[1]->done());
+        const bool in_place = without == 2 && test::copies_by_address();
+        EXPECT_EQ(buffers[0], std::vector<float>(count, in_place ? 6 : 0));
+        EXPECT_EQ(buffers[1], std::vector<float>(count, in_place ? 5 : 0));
+    }
 }
 
 TEST_F(InPlace, a_root_keeps_its_buffer_until_it_has_been_read) {

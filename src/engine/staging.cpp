@@ -26,14 +26,22 @@ bool Execution::run_shared(const Step& step) {
                             bytes(step.target));
             return true;
         case StepKind::read_combine: return read_combine(step);
-        case StepKind::release:
-            // Behind all reads of those publications.
+        case StepKind::wait:
+            // An acquire: this rank's next accesses to the peer's buffers, and to what the peer has written in its own,
+            // stay behind the steps that the signal stands for.
+            return released_by(step.peer).load(std::memory_order_acquire) >= publication;
+        case StepKind::signal:   // Behind all earlier steps of this rank: reads and writes of anyone's buffers.
+        case StepKind::release:  // Behind all reads of those publications.
             context_.arena->control(context_.local_rank).released.store(publication, std::memory_order_release);
             context_.arena->ring_all_doorbells(context_.local_rank);
             return true;
         case StepKind::settle: return all_released(publication);
         default: return false;
     }
+}
+
+const std::atomic<std::uint64_t>& Execution::released_by(int peer) const {
+    return context_.arena->control(context_.local_of[static_cast<std::size_t>(peer)]).released;
 }
 
 /// Whether every other rank of this host has released all publications before this one.

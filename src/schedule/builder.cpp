@@ -42,8 +42,8 @@ void Builder::wait_for(std::int64_t step) {
     if (step >= 0) waits_.push_back(static_cast<std::uint32_t>(step));
 }
 
-void Builder::wait_for_all() {
-    for (std::size_t i = 0; i + 1 < schedule_.steps.size(); ++i) waits_.push_back(static_cast<std::uint32_t>(i));
+void Builder::wait_for_all(std::int64_t since) {
+    for (std::int64_t i = since; i < last_step(); ++i) wait_for(i);
 }
 
 void Builder::uses(const Chunk& chunk) {
@@ -71,6 +71,7 @@ void Builder::writes(const Chunk& chunk) {
 
 void Builder::end() {
     const auto index = static_cast<std::uint32_t>(schedule_.steps.size() - 1);
+    if (!is_shared(schedule_.steps.back().kind)) wait_for(last_wait_);
     for (const Chunk& chunk : read_now_) {
         uses_[row(chunk.buffer)].update(chunk.offset, chunk.offset + chunk.count, {},
                                         [&](Use& use) { use.readers.push_back(index); });

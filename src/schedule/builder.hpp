@@ -54,8 +54,14 @@ class Builder {
     // Steps of a schedule in place, which meet() begins: `open`: the chunks that others may touch. `maps`: it is for
     // memory that all ranks map (symmetric), not for the kernel's copies.
     void meet(std::span<const Chunk> open, bool maps);
-    void read_in_place(Rank peer, Chunk source, Chunk target);
-    void write_in_place(Rank peer, Chunk target, Chunk source);
+    /// `source` is a chunk of the peer's.
+    void get(Rank peer, Chunk target, Chunk source);
+    /// `target` is a chunk of the peer's.
+    void put(Rank peer, Chunk target, Chunk source);
+    /// All steps before it are done. Returns its number: 1 for the first.
+    std::uint32_t signal();
+    /// All later steps come after signal number `value` of the peer.
+    void wait(Rank peer, std::uint32_t value);
     /// The result goes to the target of `owner`; `everywhere`: and to that of all other ranks.
     void combine_in_place(Rank owner, Chunk target, std::span<const Operand> operands, bool everywhere, bool finish);
 
@@ -92,13 +98,14 @@ class Builder {
     void writes(const Chunk& chunk);
     void end();
     void wait_for(std::int64_t step);
-    void wait_for_all();
+    void wait_for_all(std::int64_t since = 0);
 
     Schedule schedule_;
     std::vector<IntervalMap<Use>> uses_ = std::vector<IntervalMap<Use>>(3);  // by Buffer
     std::vector<std::uint32_t> waits_;
     std::vector<Chunk> read_now_, written_now_;
     std::uint32_t next_round_ = 0;
+    std::int64_t last_signal_ = -1, last_wait_ = -1;  // the steps
 };
 
 }  // namespace tutti::schedule

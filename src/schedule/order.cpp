@@ -38,7 +38,7 @@ std::optional<Disorder> hazard_in(const Schedule& s) {
             const Operand& operand = s.operands[step.first_operand + o];
             if (operand.peer < 0 && operand.chunk.count > 0) touched[i].first.push_back(operand.chunk);
         }
-        const bool own_target = !s.in_place || step.peer < 0 || step.kind == StepKind::read;
+        const bool own_target = !s.in_place || step.peer < 0 || step.kind == StepKind::get;
         if (step.target.count > 0 && own_target) touched[i].second.push_back(step.target);
         for (std::size_t k = 0; k < i; ++k) {
             if (before[i][k]) continue;

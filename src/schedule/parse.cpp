@@ -140,6 +140,7 @@ class Parser {
         }
         line_.end();
         end_rank();
+        level_rounds();
         if (head_.ranks == 0 || recipe_.ranks.size() != static_cast<std::size_t>(head_.ranks))
             line_.fail(fmt::format("the text ends after {} ranks", recipe_.ranks.size()),
                        head_.ranks == 0 ? "a line \"ranks N\" and the steps of each" : fmt::format("{}", head_.ranks));
@@ -235,6 +236,20 @@ class Parser {
             of_rank_[i - 1].otherwise = std::make_shared<const Schedule>(std::move(of_rank_[i]));
         recipe_.ranks.push_back(std::move(of_rank_.front()));
         of_rank_.clear();
+    }
+
+    // In place, a rank with fewer signals than another one ends with as many rounds.
+    void level_rounds() {
+        std::uint32_t most = 0;
+        for (const Schedule& s : recipe_.ranks) most = std::max(most, s.in_place ? s.publications : 0);
+        for (Schedule& s : recipe_.ranks) {
+            if (!s.in_place) continue;
+            for (Step& step : s.steps) {
+                const bool last = step.kind == StepKind::release || step.kind == StepKind::settle;
+                if (last && step.round == s.publications) step.round = most;
+            }
+            s.publications = most;
+        }
     }
 
     // The prover takes for granted that a contract is complete.

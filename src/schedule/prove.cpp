@@ -28,7 +28,7 @@ bool advance(Proof& proof) {
     return moved;
 }
 
-// Either all ranks run in slots or none; there they send no messages and do not work in place.
+// Either all ranks run in slots, or in place, or none; there they send no messages.
 void check_kinds(Proof& proof) {
     for (Rank rank = 0; rank < proof.size(); ++rank) {
         const Schedule& s = proof.schedule(rank);
@@ -36,9 +36,17 @@ void check_kinds(Proof& proof) {
             proof.fault(rank, s.steps.size(), "is in slots, or is not, unlike rank 0");
         if (s.in_slots && std::ranges::any_of(s.steps, [](const Step& step) {
                 return step.kind == StepKind::send || receives(step.kind) || step.kind == StepKind::meet ||
-                       step.kind == StepKind::write;
+                       step.kind == StepKind::put || step.kind == StepKind::get;
             }))
             proof.fault(rank, s.steps.size(), "sends a message, or works in place, in slots");
+        if (s.in_place != proof.schedule(0).in_place || s.maps != proof.schedule(0).maps)
+            proof.fault(rank, s.steps.size(), "works in place, or in memory that all map, or does not, unlike rank 0");
+        // Ranks that turn out not to reach each other's buffers run another schedule: no message may be under way.
+        if (s.in_place && std::ranges::any_of(s.steps, [](const Step& step) {
+                return step.kind == StepKind::send || receives(step.kind);
+            }))
+            proof.fault(rank, s.steps.size(),
+                        "sends or receives a message, in place: expected put, get, signal and wait");
     }
 }
 

@@ -18,7 +18,7 @@ class Order {
             first_.push_back(size_);
             size_ += s.steps.size() + 2;
         }
-        before_.assign(size_, std::vector<bool>(size_));
+        before_.resize(size_);
         known_.assign(size_, false);
     }
 
@@ -45,6 +45,7 @@ class Order {
     void find(std::size_t node) {
         if (known_[node]) return;
         known_[node] = true;
+        before_[node].resize(size_);
         const auto next = std::upper_bound(first_.begin(), first_.end(), node);
         const auto rank = static_cast<std::size_t>(next - first_.begin()) - 1;
         const Schedule& s = schedules_[rank];
@@ -74,13 +75,31 @@ class Order {
     void inherit_from(std::size_t node, const Step& step, Rank peer) {
         if (step.kind == StepKind::meet) {
             inherit(node, this->node(peer, -1));
+            inherit_before_meeting(node, peer);
         } else if (step.kind == StepKind::settle) {
-            const auto& theirs = schedules_[static_cast<std::size_t>(peer)].steps;
-            const auto release = std::ranges::find_if(theirs, [&](const Step& other) {
-                return other.kind == StepKind::release && other.round >= step.round;
-            });
-            if (release != theirs.end()) inherit(node, this->node(peer, release - theirs.begin()));
+            inherit_from_first(node, StepKind::release, step.round, peer);
+        } else if (step.kind == StepKind::wait && step.peer == peer) {
+            inherit_from_first(node, StepKind::signal, step.round, peer);
         }
+    }
+
+    // What the peer has done before it says where its buffers lie.
+    void inherit_before_meeting(std::size_t node, Rank peer) {
+        const Schedule& theirs = schedules_[static_cast<std::size_t>(peer)];
+        const auto meet = std::ranges::find(theirs.steps, StepKind::meet, &Step::kind);
+        if (meet == theirs.steps.end()) return;
+        for (const std::uint32_t before : after_of(theirs, *meet)) {
+            if (static_cast<std::ptrdiff_t>(before) < meet - theirs.steps.begin())
+                inherit(node, this->node(peer, static_cast<std::ptrdiff_t>(before)));
+        }
+    }
+
+    // The peer's first step of that kind for this round or a later one.
+    void inherit_from_first(std::size_t node, StepKind kind, std::uint32_t round, Rank peer) {
+        const auto& theirs = schedules_[static_cast<std::size_t>(peer)].steps;
+        const auto first =
+            std::ranges::find_if(theirs, [&](const Step& step) { return step.kind == kind && step.round >= round; });
+        if (first != theirs.end()) inherit(node, this->node(peer, first - theirs.begin()));
     }
 
     const std::vector<Schedule>& schedules_;
@@ -97,9 +116,11 @@ struct Access {
     bool writes;
 };
 
+bool meet(const Chunk& a, const Chunk& b) {
+    return a.offset < b.offset + b.count && b.offset < a.offset + a.count;
+}
 bool meet(const Access& a, const Access& b) {
-    return a.rank != b.rank && (a.writes || b.writes) && a.chunk.buffer == b.chunk.buffer &&
-           a.chunk.offset < b.chunk.offset + b.chunk.count && b.chunk.offset < a.chunk.offset + a.chunk.count;
+    return a.rank != b.rank && (a.writes || b.writes) && a.chunk.buffer == b.chunk.buffer && meet(a.chunk, b.chunk);
 }
 
 // By owner of the elements touched.
@@ -121,8 +142,7 @@ std::vector<std::vector<Access>> accesses_of(const std::vector<Schedule>& schedu
                 const Operand& operand = s.operands[step.first_operand + o];
                 add(operand.peer < 0 ? rank : operand.peer, at, operand.chunk, false);
             }
-            const bool of_peer =
-                step.peer >= 0 && (step.kind == StepKind::write || step.kind == StepKind::read_combine);
+            const bool of_peer = step.peer >= 0 && (step.kind == StepKind::put || step.kind == StepKind::read_combine);
             add(of_peer ? step.peer : rank, at, step.target, true);
             for (Rank peer = 0; step.everywhere && peer < size; ++peer) {
                 if (peer != rank) add(peer, at, step.target, true);
@@ -155,7 +175,39 @@ bool lies_in(const Chunk& chunk, const std::vector<Chunk>& chunks) {
     });
 }
 
+bool is_of_a_step(const Access& access, const std::vector<Schedule>& schedules) {
+    const auto steps = schedules[static_cast<std::size_t>(access.rank)].steps.size();
+    return access.step >= 0 && access.step < static_cast<std::ptrdiff_t>(steps);
+}
+
+// A read of an input and a write of the output at the same place. A rank's own steps keep their order there: those that
+// share memory do so anyway, and for the others the Builder sees to it.
+bool reads_first(const Access& read, const Access& write, Order& order) {
+    if (read.rank != write.rank)
+        return order.comes_before(order.node(read.rank, read.step), order.node(write.rank, write.step));
+    return read.step < write.step || (read.step == write.step && read.chunk.offset == write.chunk.offset);
+}
+
 }  // namespace
+
+std::vector<bool> same_in_place(const std::vector<Schedule>& schedules) {
+    std::vector<bool> same;
+    Order order(schedules);
+    for (const std::vector<Access>& accesses : accesses_of(schedules)) {
+        std::vector<Access> reads, writes;
+        for (const Access& access : accesses) {
+            if (!is_of_a_step(access, schedules)) continue;
+            if (access.writes && access.chunk.buffer == Buffer::output) writes.push_back(access);
+            if (!access.writes && access.chunk.buffer == Buffer::input) reads.push_back(access);
+        }
+        same.push_back(std::ranges::all_of(reads, [&](const Access& read) {
+            return std::ranges::all_of(writes, [&](const Access& write) {
+                return !meet(read.chunk, write.chunk) || reads_first(read, write, order);
+            });
+        }));
+    }
+    return same;
+}
 
 Chunk at_owner(const std::vector<Schedule>& schedules, Rank owner, Chunk chunk) {
     if (chunk.buffer == Buffer::input && schedules[static_cast<std::size_t>(owner)].input_is_output)

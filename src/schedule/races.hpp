@@ -2,8 +2,9 @@
 // says which of them comes first.
 //
 // One step comes before another by program order of the steps that share memory, by `after`, by `meet` (all ranks'
-// beginnings come before its end), and by release and settle. Before a rank's first step,
-// and after its last one, its caller owns its buffers and may write anywhere. A pure function.
+// beginnings, and what they do before they meet, come before its end), by signal and wait, and by release and settle.
+// Before a rank's first step, and after its last one, its caller owns its buffers and may write anywhere. Pure
+// functions.
 #pragma once
 
 #include "schedule/schedule.hpp"
@@ -23,6 +24,11 @@ struct Race {
 /// At most one race of each rank's buffers, and the chunks that one rank touches of another's without leave (`meet`).
 /// Empty for schedules that are not in place.
 std::vector<Race> races_in(const std::vector<Schedule>& schedules);
+
+/// By rank: whether the schedules do the same where its input lies in its output (and Schedule::input_is_output says
+/// so): no step of any rank reads an element of its input after a step has written the element of its output that lies
+/// there, or without order. One step may do both, element by element.
+std::vector<bool> same_in_place(const std::vector<Schedule>& schedules);
 
 /// The chunk that others mean when they name a chunk of `owner`'s buffers.
 Chunk at_owner(const std::vector<Schedule>& schedules, Rank owner, Chunk chunk);

@@ -24,12 +24,15 @@
 // or fourth of them. So the best round for an answer is two rounds later: the rank then writes where it has just read.
 //
 // In place. A schedule of this kind (Schedule::in_place) moves no values through the staging area. It begins with
-// `meet`: all ranks of the host say where the chunks lie that others may touch, and each waits until it knows those of
-// all. From then on every rank reads and writes the others' chunks where they are: `read`, `write` and `read_combine`
-// name a chunk of the peer's buffers, and wait for nothing. Every rank ends with release(publications), which says that
-// it is through, and settle(publications), which waits until all are: then its buffers hold the result and belong to
-// its caller again. If some rank cannot name its chunks, or others cannot reach them, all ranks run `otherwise`
-// instead: they all see the same at `meet`.
+// `meet`: all ranks of the host say where the chunks of their input and output lie that others may touch, and each
+// waits until it knows those of all. From then on every rank reads and writes the others' chunks where they are, by
+// one-sided steps: `get`, `put` and `read_combine` name a chunk of the peer's buffers, and wait for nothing. `signal`
+// and `wait` order the steps of two ranks: a rank's k-th `signal` says that all its steps before it are done, and
+// `wait` for signal k of a peer holds back all later steps of this rank until the peer has signalled k times. A signal
+// is a release of a round (the k-th after `meet`), which all ranks of the host can see. Every rank ends with
+// release(publications), which says that it is through, and settle(publications), which waits until all are: then its
+// buffers hold the result and belong to its caller again. If some rank cannot name its chunks, or others cannot reach
+// them, all ranks run `otherwise` instead: they all see the same at `meet`.
 //
 // In slots. A schedule of this kind (Schedule::in_slots) describes a short call, which needs none: each rank publishes
 // at most once, in round 0, and then reads the others' publications. The engine keeps no such schedule and uses no
@@ -87,10 +90,13 @@ enum class StepKind : std::uint8_t {
     receive,          ///< peer → target
     receive_combine,  ///< target = operand 0 op the arriving values, or the other way round (see Step::arrival_first)
     meet,             ///< in place: others may touch the operands from now on, and this rank theirs
+    get,              ///< in place: operand 0, which is a chunk of peer's → target
+    put,              ///< in place: operand 0 → target, which is a chunk of peer's
+    signal,           ///< in place: all steps of this rank before it are done; the `round`-th since `meet`
+    wait,             ///< in place: all later steps of this rank come after signal `round` of peer
     publish,          ///< operands → this rank's slot of `round`, one after the other from slot_offset on
-    read,             ///< peer's publication of `round`, from slot_offset on → target; in place: operand 0 → target
+    read,             ///< peer's publication of `round`, from slot_offset on → target
     read_combine,     ///< target = operand 0 op operand 1 op …; an operand is local or a peer's
-    write,            ///< in place: operand 0 → target, which is a chunk of peer's
     release,          ///< this rank reads no publication of a round < `round` any more
     settle,           ///< waits until no rank reads this rank's buffers any more: all have released `round`
 };
@@ -130,12 +136,12 @@ struct Step {
     bool finish = false;         ///< combining steps: this is the last combination (avg divides here)
     bool combines = false;       ///< call: the result is the operands combined; else it stands for the only one
     bool everywhere = false;     ///< read_combine, in place: the result also goes to this chunk of all others
-    Rank peer = -1;  ///< send, receive, receive_combine, read, write; read_combine, in place: the owner of the target,
-                     ///< if not this rank
-    std::uint32_t round = 0;          ///< publish, read, read_combine, release, settle
+    Rank peer = -1;  ///< send, receive, receive_combine, read, get, put, wait; read_combine, in place: the owner of the
+                     ///< target, if not this rank
+    std::uint32_t round = 0;          ///< publish, read, read_combine, signal, wait, release, settle
     std::uint64_t slot_offset = 0;    ///< publish, read: first element inside the slot
     std::uint64_t whole = 0;          ///< copy: elements of the chunk of which it copies a piece
-    Chunk target;                     ///< local steps, receive, receive_combine, read, read_combine, write
+    Chunk target;                     ///< local steps, receive, receive_combine, get, put, read, read_combine
     std::uint32_t first_operand = 0;  ///< in Schedule::operands
     std::uint32_t operand_count = 0;
     std::uint32_t first_after = 0;  ///< in Schedule::after: indices of earlier steps

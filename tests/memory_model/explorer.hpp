@@ -41,8 +41,8 @@ struct SharedMemory {
     const std::byte* begin = nullptr;
     std::size_t bytes = 0;
     std::function<std::string(std::size_t offset)> name;
-    /// Others read and write it by the kernel (process_vm_readv), whenever they like: memcpy counts as relaxed loads
-    /// and stores of eight bytes.
+    /// Others read and write it by the kernel (process_vm_readv), whenever they like: memcpy and memmove count as
+    /// relaxed loads and stores of eight bytes.
     bool by_kernel = false;
 };
 

@@ -29,6 +29,8 @@ Scenario withdrawing(bool waits_for_readers);
 Scenario staging(std::size_t ranks);
 /// Two ranks for a schedule in place: one writes a word of the other's, which reads one of its.
 Scenario in_place();
+/// Two ranks for a schedule in place: each waits for a signal of the other, and takes what was written before it.
+Scenario signals();
 /// A rank meets another one for a schedule in place, gives the operation up, and uses the buffer otherwise.
 /// `is_written`: the other writes there, else it reads.
 Scenario revoking(bool is_written);

@@ -179,9 +179,9 @@ Scenario in_place() {
         Builder b("in_place");
         b.meet(std::vector{Chunk{schedule::Buffer::output, 0, 2}}, false);
         if (rank == 0)
-            b.write_in_place(1, first, first);
+            b.put(1, first, first);
         else
-            b.read_in_place(0, second, second);
+            b.get(0, second, second);
         schedules.push_back(std::make_shared<schedule::Schedule>(std::move(b).finish()));
     }
     auto [scenario, job] = pair_in_place(schedules, {old_value, old_value});
@@ -199,6 +199,39 @@ Scenario in_place() {
     return scenario;
 }
 
+// Rank 0 puts a word into rank 1's buffer and signals. Rank 1 waits for that, copies the word behind it, and signals;
+// rank 0 waits for that and gets the copy.
+Scenario signals() {
+    static std::vector<std::shared_ptr<const schedule::Schedule>> schedules;
+    const Chunk first{schedule::Buffer::output, 0, 1}, second{schedule::Buffer::output, 1, 1};
+    for (std::size_t rank = schedules.size(); rank < 2; ++rank) {
+        Builder b("signals");
+        b.meet(std::vector{Chunk{schedule::Buffer::output, 0, 2}}, false);
+        if (rank == 0) {
+            b.put(1, first, first);
+            b.signal();
+            b.wait(1, 1);
+            b.get(1, second, second);
+        } else {
+            b.wait(0, 1);
+            b.copy(second, first);
+            b.signal();
+        }
+        schedules.push_back(std::make_shared<schedule::Schedule>(std::move(b).finish()));
+    }
+    auto [scenario, job] = pair_in_place(schedules, {old_value, new_value});
+    Job* const s = job;
+    scenario.threads = {[s] {
+                            Job::run(*s->executions[0]);
+                            check(s->buffers[0].load(1) == old_value, "the word that rank 1 has copied");
+                        },
+                        [s] {
+                            Job::run(*s->executions[1]);
+                            check(s->buffers[1].load(1) == old_value, "the word that was put");
+                        }};
+    return scenario;
+}
+
 // Rank 0 says where its buffer lies, gives the operation up, and uses the buffer otherwise.
 Scenario revoking(bool is_written) {
     static std::array<std::vector<std::shared_ptr<const schedule::Schedule>>, 2> known;
@@ -207,8 +240,8 @@ Scenario revoking(bool is_written) {
         const Chunk all{schedule::Buffer::output, 0, 1};
         Builder b("revoking");
         b.meet(std::vector{all}, false);
-        if (rank == 1 && is_written) b.write_in_place(0, all, all);
-        if (rank == 1 && !is_written) b.read_in_place(0, all, all);
+        if (rank == 1 && is_written) b.put(0, all, all);
+        if (rank == 1 && !is_written) b.get(0, all, all);
         schedules.push_back(std::make_shared<schedule::Schedule>(std::move(b).finish()));
     }
     auto [scenario, job] = pair_in_place(schedules, {old_value, 0});

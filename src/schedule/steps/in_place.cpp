@@ -1,12 +1,15 @@
-// Steps that only schedules in place have: meet, write, settle. Their reads are in read.cpp.
+// The beginning and the end of a schedule in place: meet, settle. Between them stand the steps of one_sided.cpp and
+// signal.cpp, and read_combine (read.cpp).
 #include "schedule/steps/kind.hpp"
 #include "schedule/steps/proof.hpp"
 #include "schedule/steps/writer.hpp"
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace tutti::schedule {
 
@@ -23,16 +26,6 @@ void Builder::meet(std::span<const Chunk> open, bool maps) {
     end();
 }
 
-void Builder::write_in_place(Rank peer, Chunk target, Chunk source) {
-    if (target.count == 0) return;
-    Step& step = begin(StepKind::write);
-    step.peer = peer;
-    step.target = target;
-    schedule_.operands.push_back({.chunk = source});
-    reads(source);
-    end();
-}
-
 namespace {
 
 void read_meet(Line& line, Reading& r) {
@@ -45,7 +38,23 @@ void write_meet(Writer& writer, const At& at) {
     writer.add(fmt::format("meet{}{}", at.schedule.maps ? " maps" : "", writer.operands(at)));
 }
 bool prove_meet(Proof& proof, const At& at) {
-    proof.state(at.rank).met = true;
+    Proof::State& state = proof.state(at.rank);
+    if (!std::exchange(state.met, true)) {
+        if (at.step.round != 0) proof.fault(at, "meets in another round than 0");
+        for (std::size_t i = 0; i < at.schedule.steps.size(); ++i) {
+            const Step& other = at.schedule.steps[i];
+            if (i != at.index && other.kind == StepKind::meet) proof.fault(at.rank, i, "meets more than once");
+            if (i < at.index && other.target.count > 0 && row(other.target.buffer) <= row(Buffer::output))
+                proof.fault(at.rank, i, "writes the output before meet: expected meet as the first step");
+        }
+        for (const Operand& operand : at.operands()) {
+            const Chunk& open = operand.chunk;
+            if (row(open.buffer) > row(Buffer::output))
+                proof.fault(at, "opens a scratch buffer: expected chunks of the input and the output");
+            else if (open.offset + open.count > state.buffers[row(open.buffer)].size())
+                proof.fault(at, "opens what lies outside of a buffer");
+        }
+    }
     for (Rank peer = 0; peer < proof.size(); ++peer) {
         if (proof.host(peer) == proof.host(at.rank) && !proof.state(peer).met) return false;
     }
@@ -56,25 +65,6 @@ std::string meet_sentence(const Schedule& s, const Step& step) {
     return fmt::format("waits for all; others may touch {}", open.empty() ? "nothing" : open);
 }
 constexpr LineRule meet_lines[] = {{"meet", read_meet}};
-
-void read_write(Line& line, Reading& r) {
-    const Rank to = r.peer(line);
-    const Chunk target = line.chunk(), source = line.chunk();
-    line.equal(target, source);
-    r.builder.write_in_place(to, target, source);
-}
-void write_write(Writer& writer, const At& at) {
-    writer.add(
-        fmt::format("write_in_place {} {}{}", at.step.peer, to_text(at.schedule, at.step.target), writer.operands(at)));
-}
-bool prove_write(Proof& proof, const At& at) {
-    proof.save(at, at.step.peer, at.step.target, proof.load(at, at.operands()[0].chunk));
-    return true;
-}
-std::string write_sentence(const Schedule& s, const Step& step) {
-    return fmt::format("rank {}'s {} = {}", step.peer, words_of(s, step.target), words_of_operands(s, step));
-}
-constexpr LineRule write_lines[] = {{"write_in_place", read_write}};
 
 // The Builder's finish() adds it, and no text has it.
 void write_settle(Writer& /*writer*/, const At& /*at*/) {}
@@ -93,12 +83,6 @@ const Kind meet_kind{.name = "meet",
                      .write = write_meet,
                      .prove = prove_meet,
                      .lines = meet_lines};
-const Kind write_kind{.name = "write",
-                      .meaning = "copies into another rank's buffers",
-                      .sentence = write_sentence,
-                      .write = write_write,
-                      .prove = prove_write,
-                      .lines = write_lines};
 const Kind settle_kind{.name = "settle",
                        .meaning = "waits until the others have read everything, so that the buffers are free again",
                        .sentence = settle_sentence,

@@ -82,7 +82,9 @@ extern const Kind call_kind;                                      // call.cpp
 extern const Kind send_kind, receive_kind, receive_combine_kind;  // messages.cpp
 extern const Kind publish_kind, release_kind;                     // publish.cpp
 extern const Kind read_kind, read_combine_kind;                   // read.cpp
-extern const Kind meet_kind, write_kind, settle_kind;             // in_place.cpp
+extern const Kind meet_kind, settle_kind;                         // in_place.cpp
+extern const Kind get_kind, put_kind;                             // one_sided.cpp
+extern const Kind signal_kind, wait_kind;                         // signal.cpp
 
 // What several kinds say alike.
 

@@ -12,8 +12,9 @@ namespace {
 
 // By StepKind.
 const Kind* const all[] = {
-    &copy_kind, &combine_kind, &convert_kind, &call_kind,         &send_kind,  &receive_kind, &receive_combine_kind,
-    &meet_kind, &publish_kind, &read_kind,    &read_combine_kind, &write_kind, &release_kind, &settle_kind,
+    &copy_kind,         &combine_kind, &convert_kind, &call_kind,   &send_kind, &receive_kind, &receive_combine_kind,
+    &meet_kind,         &get_kind,     &put_kind,     &signal_kind, &wait_kind, &publish_kind, &read_kind,
+    &read_combine_kind, &release_kind, &settle_kind,
 };
 static_assert(std::size(all) == static_cast<std::size_t>(StepKind::settle) + 1);
 

@@ -149,7 +149,7 @@ std::vector<Operand> Line::operands(const Chunk& target, int ranks) {
         if (operand.peer >= 0 && what.starts_with("slot["))
             std::tie(operand.slot_offset, operand.chunk.count) = to_range(what.substr(4));
         else
-            operand.chunk = to_chunk(what);
+            operand.chunk = to_chunk(what, operand.peer >= 0 ? InputIs::separate : input_);
         equal(target, operand.chunk);
     }
     if (all.empty()) fail("there is nothing to combine", "chunks, RANK@slot[BEGIN:END] or RANK@chunk");
@@ -186,12 +186,12 @@ std::pair<std::uint64_t, std::uint64_t> Line::to_range(std::string_view text) co
 }
 
 // input[2:4]
-Chunk Line::to_chunk(std::string_view text) const {
+Chunk Line::to_chunk(std::string_view text, InputIs input) const {
     const std::size_t open = std::min(text.find('['), text.size());
     const auto name = text.substr(0, open);
     Chunk chunk;
     if (name == "input")
-        chunk.buffer = input_ == InputIs::output ? Buffer::output : Buffer::input;
+        chunk.buffer = input == InputIs::output ? Buffer::output : Buffer::input;
     else if (name == "output")
         chunk.buffer = Buffer::output;
     else if (name == "scratch")

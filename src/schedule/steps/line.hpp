@@ -53,7 +53,9 @@ class Line {
     std::vector<Rank> ranks(int ranks);
     Rank rank(int ranks) { return to_rank(word("a rank"), ranks); }
 
-    Chunk chunk() { return to_chunk(word("a chunk")); }
+    Chunk chunk() { return to_chunk(word("a chunk"), input_); }
+    /// Of another rank, whose input may be one where this rank's is its output.
+    Chunk chunk_of_peer() { return to_chunk(word("a chunk"), InputIs::separate); }
     std::vector<Chunk> chunks();
     /// Chunks, 1@slot[0:2] or 1@input[0:2], each of as many elements as the target.
     std::vector<Operand> operands(const Chunk& target, int ranks);
@@ -63,7 +65,7 @@ class Line {
     std::uint64_t to_number(std::string_view text, std::uint64_t max, std::string_view what) const;
     Rank to_rank(std::string_view text, int ranks) const;
     std::pair<std::uint64_t, std::uint64_t> to_range(std::string_view text) const;
-    Chunk to_chunk(std::string_view text) const;
+    Chunk to_chunk(std::string_view text, InputIs input) const;
     DType to_dtype(std::string_view text) const;
     Buffer scratch_of(DType dtype) const;
 

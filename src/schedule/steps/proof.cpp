@@ -87,6 +87,7 @@ Values Proof::load(const At& at, Rank owner, const Chunk& chunk) {
 }
 
 void Proof::save(const At& at, Rank owner, const Chunk& chunk, const Values& values) {
+    if (chunk.buffer == Buffer::input && chunk.count > 0) return fault(at, "writes into an input");
     Values& buffer = values_of_buffer(owner, chunk.buffer);
     if (chunk.offset + chunk.count > buffer.size() || values.size() != chunk.count)
         return fault(at, "writes outside of a buffer, or another count");
@@ -158,6 +159,18 @@ std::optional<Values> Proof::values_of(const At& at, const Operand& operand) {
     const Values* const published = publication(at, operand.peer);
     if (published == nullptr) return std::nullopt;
     return fetch(at, *published, operand.slot_offset, operand.chunk.count);
+}
+
+bool Proof::reaches(const At& at, Rank peer) {
+    if (!state(at.rank).met)
+        fault(at, "comes before meet: expected meet as the first step");
+    else if (peer < 0 || peer >= size() || host(peer) != host(at.rank))
+        fault(at, fmt::format("reaches for rank {}, which is not on its host", peer));
+    else if (peer == at.rank)
+        fault(at, "reaches for its own buffers as for another rank's: expected -1, or a chunk without a rank");
+    else
+        return true;
+    return false;
 }
 
 bool Proof::released_by_others(Rank rank, std::uint32_t round) const {

@@ -80,6 +80,8 @@ class Proof {
     /// The values that an operand names: of this rank, of a peer's publication, or, in place, of a peer. Empty: not
     /// published yet.
     std::optional<Values> values_of(const At& at, const Operand& operand);
+    /// Whether the step can reach another rank's buffers, or order itself behind it; notes a fault if it cannot.
+    bool reaches(const At& at, Rank peer);
     bool released_by_others(Rank rank, std::uint32_t round) const;
 
  private:

@@ -1,4 +1,5 @@
-// Steps that take other ranks' values, from the staging area or, in place, from their buffers: read, read_combine.
+// Steps that take other ranks' values from the staging area: read, read_combine. In place read_combine takes them from
+// the ranks' buffers.
 #include "schedule/steps/kind.hpp"
 #include "schedule/steps/proof.hpp"
 #include "schedule/steps/writer.hpp"
@@ -20,16 +21,6 @@ void Builder::read(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Ch
     step.round = round;
     step.slot_offset = slot_offset;
     step.target = target;
-    writes(target);
-    end();
-}
-
-void Builder::read_in_place(Rank peer, Chunk source, Chunk target) {
-    if (target.count == 0) return;
-    Step& step = begin(StepKind::read);
-    step.peer = peer;
-    step.target = target;
-    schedule_.operands.push_back({.peer = peer, .chunk = source});
     writes(target);
     end();
 }
@@ -73,26 +64,14 @@ void read_read(Line& line, Reading& r) {
     const std::uint64_t offset = line.count("element");
     r.builder.read(from, round, offset, line.chunk());
 }
-void read_read_in_place(Line& line, Reading& r) {
-    const Rank from = r.peer(line);
-    const Chunk target = line.chunk(), source = line.chunk();
-    line.equal(target, source);
-    r.builder.read_in_place(from, source, target);
-}
 void write_read(Writer& writer, const At& at) {
     const Step& step = at.step;
-    const std::string target = to_text(at.schedule, step.target);
-    if (at.schedule.in_place)
-        return writer.add(
-            fmt::format("read_in_place {} {} {}", step.peer, target, to_text(at.schedule, at.operands()[0].chunk)));
-    writer.add(fmt::format("read {} {} {} {}", step.peer, step.round, step.slot_offset, target));
+    writer.add(
+        fmt::format("read {} {} {} {}", step.peer, step.round, step.slot_offset, to_text(at.schedule, step.target)));
 }
 bool prove_read(Proof& proof, const At& at) {
     const Step& step = at.step;
-    if (!at.operands().empty()) {
-        proof.save(at, step.target, *proof.values_of(at, at.operands()[0]));
-        return true;
-    }
+    if (at.schedule.in_place) proof.fault(at, "reads a publication, in place: expected get");
     const Values* const published = proof.publication(at, step.peer);
     if (published == nullptr) return false;
     if (step.target.count > 0)
@@ -100,12 +79,10 @@ bool prove_read(Proof& proof, const At& at) {
     return true;
 }
 std::string read_sentence(const Schedule& s, const Step& step) {
-    if (s.in_place && step.operand_count > 0)
-        return fmt::format("{} = {}", words_of(s, step.target), words_of_operands(s, step));
     return fmt::format("round {}: {} = rank {}'s [{}, +{}]", step.round, words_of(s, step.target), step.peer,
                        step.slot_offset, step.target.count);
 }
-constexpr LineRule read_lines[] = {{"read", read_read}, {"read_in_place", read_read_in_place}};
+constexpr LineRule read_lines[] = {{"read", read_read}};
 
 void read_read_combine(Line& line, Reading& r) {
     const std::uint32_t round = line.round();
@@ -129,8 +106,25 @@ void write_read_combine(Writer& writer, const At& at) {
     writer.add(fmt::format("combine_in_place {} {}{}{}{}", step.peer, target, others,
                            step.everywhere ? " everywhere" : "", finish));
 }
+// Others' buffers are combined where all ranks map them.
+bool reaches_all(Proof& proof, const At& at) {
+    const Step& step = at.step;
+    bool reached = step.peer < 0 || proof.reaches(at, step.peer);
+    bool alone = step.peer < 0 && !step.everywhere;
+    for (const Operand& operand : at.operands()) {
+        if (operand.peer < 0) continue;
+        alone = false;
+        reached = reached && proof.reaches(at, operand.peer);
+    }
+    for (Rank peer = 0; step.everywhere && reached && peer < proof.size(); ++peer)
+        reached = peer == at.rank || proof.reaches(at, peer);
+    if (!alone && !at.schedule.maps)
+        proof.fault(at, "combines other ranks' buffers: expected meet maps, or get and combine");
+    return reached;
+}
 bool prove_read_combine(Proof& proof, const At& at) {
     const Step& step = at.step;
+    if (at.schedule.in_place && !reaches_all(proof, at)) return true;
     std::vector<Values> inputs;
     for (const Operand& operand : at.operands()) {
         auto values = proof.values_of(at, operand);
@@ -157,7 +151,7 @@ constexpr LineRule read_combine_lines[] = {{"read_combine", read_read_combine},
 }  // namespace
 
 const Kind read_kind{.name = "read",
-                     .meaning = "copies what another rank shows in a round, or, in place, from its buffers",
+                     .meaning = "copies what another rank shows in a round",
                      .sentence = read_sentence,
                      .write = write_read,
                      .prove = prove_read,

@@ -74,7 +74,8 @@ struct RankControl {
     /// those (Execution::published).
     alignas(line_spacing) std::atomic<std::uint64_t> stamps[slots_max]{};
     /// This rank no longer needs publications below this: a release behind its reads there; the owner's acquire comes
-    /// before it writes there again (Execution::has_room).
+    /// before it writes there again (Execution::has_room). In schedules in place also the count of this rank's signals:
+    /// a release behind its reads and writes anywhere; a rank that waits for a signal acquires it.
     alignas(line_spacing) std::atomic<std::uint64_t> released{0};
     /// The doorbell: it changes between the sleeper's look at it and its sleep if another rank rang (sleep()).
     alignas(line_spacing) std::atomic<std::uint32_t> rings{0};
