@@ -74,6 +74,9 @@ std::string explain(const Layout& layout, Request request, const std::string& so
                                    choice.algorithm, choice.reason);
     text += fmt::format("  rank 0: {} steps, {} bytes sent, {} bytes published, {} elements of scratch\n",
                         schedules[0].steps.size(), sent, published, schedule::scratch_count(schedules[0]));
+    if (schedules[0].in_place)
+        text += fmt::format("  in place; where a rank's buffers cannot be reached, all ranks run {} instead\n",
+                            schedules[0].otherwise->algorithm);
     if (schedules[0].in_slots)
         text += fmt::format(
             "  one call does all of this, in slots of {} bytes a rank; longer calls run a schedule, and with "
@@ -109,6 +112,7 @@ schedule::Recipe recipe_of(const Layout& layout, Request request) {
         request.rank = rank;
         Schedule& s = recipe.ranks.emplace_back(plan(layout, request));
         s.algorithm = "my_" + s.algorithm;
+        s.otherwise.reset();  // the table's choice, which a text need not say
     }
     const auto ranks = static_cast<std::size_t>(layout.size());
     schedule::Contract& c = recipe.contract;

@@ -14,7 +14,8 @@ namespace tutti::algorithm {
 std::string explain(const Layout& layout, Request request, const std::string& source);
 
 /// The schedules of all ranks for a request, and what they promise, for the fewest elements that they can be said for.
-/// Named "my_ring" where the algorithm is "ring", so that a user may change them and run them (TUTTI_SCHEDULE).
+/// Named "my_ring" where the algorithm is "ring", so that a user may change them and run them (TUTTI_SCHEDULE); without
+/// what ranks run otherwise, in place.
 schedule::Recipe recipe_of(const Layout& layout, Request request);
 
 }  // namespace tutti::algorithm

@@ -146,18 +146,19 @@ Found find(const Context& c) {
 schedule::Schedule plan(const Layout& layout, const Request& request) {
     const Context context(layout, request);
     const Found found = find(context);
-    if (found.user != nullptr) return found.user->plan(layout, request);
-    const Algorithm& algorithm = *found.row;
-    Builder builder{std::string(algorithm.name)};
-    algorithm.generate(builder, context);
-    schedule::Schedule schedule = std::move(builder).finish();
+    Builder builder{std::string(found.name())};
+    if (found.row != nullptr) found.row->generate(builder, context);
+    schedule::Schedule schedule =
+        found.user != nullptr ? found.user->plan(layout, request) : std::move(builder).finish();
     if (schedule.in_place) {
+        Layout without_users = layout;
+        if (found.user != nullptr) without_users.tuning.schedules.clear();
         Request otherwise = request;
         otherwise.algorithm.reset();
         otherwise.staged = !schedule.maps;
         otherwise.scheduled = true;
         otherwise.symmetric = false;
-        schedule.otherwise = std::make_shared<const schedule::Schedule>(plan(layout, otherwise));
+        schedule.otherwise = std::make_shared<const schedule::Schedule>(plan(without_users, otherwise));
     }
     return schedule;
 }

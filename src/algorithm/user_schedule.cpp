@@ -3,6 +3,7 @@
 #include "algorithm/parts.hpp"
 #include "algorithm/select.hpp"
 #include "schedule/prove.hpp"
+#include "schedule/races.hpp"
 
 #include <tutti/error.hpp>
 
@@ -31,15 +32,29 @@ bool can_be_in_place(Collective collective) {
 
 void check_steps(const Recipe& recipe, std::string_view where) {
     for (std::size_t rank = 0; rank < recipe.ranks.size(); ++rank) {
-        for (const schedule::Step& step : recipe.ranks[rank].steps) {
-            if (schedule::is_shared(step.kind)) {
-                throw InvalidArgument(
-                    fmt::format("{}: rank {} has a step \"{}\", on memory that ranks share: expected copy, combine, "
-                                "convert, call, send, receive, receive_combine and signals",
-                                where, rank, to_string(step.kind)));
+        const Schedule& s = recipe.ranks[rank];
+        for (const schedule::Step& step : s.steps) {
+            const bool staged =
+                step.kind == StepKind::publish || step.kind == StepKind::read ||
+                (!s.in_place && (step.kind == StepKind::read_combine || step.kind == StepKind::release));
+            if (staged || (schedule::is_shared(step.kind) && !s.in_place)) {
+                throw InvalidArgument(fmt::format(
+                    "{}: rank {} has a step \"{}\"{}: expected copy, combine, convert, call, send, "
+                    "receive, receive_combine and signals, or meet and then copy, combine, convert, call, get, put, "
+                    "signal, wait",
+                    where, rank, to_string(step.kind), staged ? ", on the staging area" : ""));
             }
         }
+        if (s.otherwise) {
+            throw InvalidArgument(fmt::format(
+                "{}: rank {} has steps behind \"otherwise\": expected none; where a buffer cannot be reached, "
+                "the ranks run what they would without this text",
+                where, rank));
+        }
     }
+    const auto& hosts = recipe.contract.host_of;
+    if (recipe.ranks.front().in_place && std::ranges::adjacent_find(hosts, std::ranges::not_equal_to{}) != hosts.end())
+        throw InvalidArgument(fmt::format("{}: ranks of several hosts, in place: expected one host", where));
 }
 
 std::vector<std::string> faults_of(const Recipe& recipe, bool single_rounding, bool rank_order) {
@@ -48,29 +63,6 @@ std::vector<std::string> faults_of(const Recipe& recipe, bool single_rounding, b
     contract.single_rounding = single_rounding;
     contract.rank_order = rank_order;
     return schedule::prove(recipe.ranks, contract);
-}
-
-bool overlap(const Chunk& a, const Chunk& b) {
-    return a.offset < b.offset + b.count && b.offset < a.offset + a.count;
-}
-
-// Whether a rank does the same where its input and its output are one buffer: no step reads an element of the input
-// after a step has written the element of the output that lies there. One step may, element by element.
-bool is_same_in_place(const Schedule& s) {
-    std::vector<Chunk> written;
-    for (const schedule::Step& step : s.steps) {
-        const std::span operands(s.operands.data() + step.first_operand, step.operand_count);
-        const bool writes = step.target.buffer == Buffer::output && step.target.count > 0;
-        for (const schedule::Operand& operand : operands) {
-            const Chunk& chunk = operand.chunk;
-            if (chunk.buffer != Buffer::input || chunk.count == 0) continue;
-            if (std::ranges::any_of(written, [&](const Chunk& before) { return overlap(before, chunk); })) return false;
-            const bool by_element = step.kind != StepKind::call && step.target.offset == chunk.offset;
-            if (writes && overlap(step.target, chunk) && !by_element) return false;
-        }
-        if (writes) written.push_back(step.target);
-    }
-    return true;
 }
 
 // The same where the output holds the input, which a first step saves behind the scratch buffer.
@@ -85,7 +77,7 @@ Schedule with_saved_input(const Schedule& s) {
     std::uint64_t& output_end = saved.of(Buffer::output).used_end;
     output_end = std::max(output_end, count);
     for (schedule::Operand& operand : saved.operands) {
-        if (operand.chunk.buffer == Buffer::input)
+        if (operand.peer < 0 && operand.chunk.buffer == Buffer::input)
             operand.chunk = {Buffer::scratch, kept.offset + operand.chunk.offset, operand.chunk.count};
     }
     saved.after.clear();
@@ -104,6 +96,47 @@ Schedule with_saved_input(const Schedule& s) {
     saved.operands.push_back({.chunk = {Buffer::output, 0, count}});
     saved.steps.insert(saved.steps.begin(), save);
     return saved;
+}
+
+std::size_t index_of_meet(const Schedule& s) {
+    return static_cast<std::size_t>(std::ranges::find(s.steps, StepKind::meet, &schedule::Step::kind) -
+                                    s.steps.begin());
+}
+
+// The same, whose local steps wait for the meeting. Else a rank could have overwritten its values when the ranks find
+// that they cannot reach each other's buffers, and begin anew.
+Schedule behind_meeting(const Schedule& s) {
+    Schedule later = s;
+    later.after.clear();
+    const std::size_t meet = index_of_meet(s);
+    for (std::size_t i = 0; i < s.steps.size(); ++i) {
+        const auto before = after_of(s, s.steps[i]);
+        schedule::Step& step = later.steps[i];
+        step.first_after = static_cast<std::uint32_t>(later.after.size());
+        later.after.insert(later.after.end(), before.begin(), before.end());
+        const bool waits = i > meet && !schedule::is_shared(step.kind) &&
+                           std::ranges::find(before, static_cast<std::uint32_t>(meet)) == before.end();
+        if (waits) later.after.push_back(static_cast<std::uint32_t>(meet));
+        std::sort(later.after.begin() + step.first_after, later.after.end());
+        step.after_count = static_cast<std::uint32_t>(later.after.size()) - step.first_after;
+    }
+    return later;
+}
+
+// Others read this rank's input, which the rank overwrites before they have, where it is its output. So it meets the
+// others with an input that they cannot reach, and all run what they would run otherwise.
+Schedule only_meeting(const Schedule& s) {
+    Schedule meeting = s;
+    meeting.steps = {s.steps[index_of_meet(s)]};
+    meeting.steps.front().after_count = 0;
+    meeting.after.clear();
+    return meeting;
+}
+
+bool opens_input(const Schedule& s) {
+    return std::ranges::any_of(operands_of(s, s.steps[index_of_meet(s)]), [](const schedule::Operand& operand) {
+        return operand.chunk.buffer == Buffer::input && operand.chunk.count > 0;
+    });
 }
 
 // As many times these counts; nothing where they are no multiple, and for calls of nothing.
@@ -126,11 +159,22 @@ UserSchedule::UserSchedule(std::string text, Proved proved)
     : text_(std::move(text)),
       proved_(proved),
       separate_(schedule::parse(text_, "TUTTI_SCHEDULE", InputIs::separate, &parts())) {
-    if (!can_be_in_place(collective())) return;
-    Recipe in_place = schedule::parse(text_, "TUTTI_SCHEDULE", InputIs::output, &parts());
-    for (std::size_t rank = 0; rank < separate_.ranks.size(); ++rank) {
-        const Schedule& s = separate_.ranks[rank];
-        in_place_.push_back(is_same_in_place(s) ? std::move(in_place.ranks[rank]) : with_saved_input(s));
+    if (can_be_in_place(collective())) {
+        Recipe in_place = schedule::parse(text_, "TUTTI_SCHEDULE", InputIs::output, &parts());
+        const std::vector<bool> same = schedule::same_in_place(separate_.ranks);
+        for (std::size_t rank = 0; rank < separate_.ranks.size(); ++rank) {
+            const Schedule& s = separate_.ranks[rank];
+            Schedule& own = in_place.ranks[rank];
+            own.input_is_output = s.in_place;
+            in_place_.push_back(same[rank]                     ? std::move(own)
+                                : s.in_place && opens_input(s) ? only_meeting(s)
+                                                               : with_saved_input(s));
+        }
+    }
+    for (auto* const all : {&separate_.ranks, &in_place_}) {
+        for (Schedule& s : *all) {
+            if (s.in_place) s = behind_meeting(s);
+        }
     }
 }
 
@@ -160,6 +204,9 @@ std::optional<std::uint64_t> UserSchedule::times(const Layout& layout, const Req
         (q.rank_order && !proved_.rank_order))
         return std::nullopt;
     if ((c.dtype && q.dtype != c.dtype) || (c.op && q.op != c.op)) return std::nullopt;
+    const Schedule& first = separate_.ranks.front();
+    const bool reaches = layout.shared_memory && layout.one_host() && (first.maps ? q.symmetric : layout.pulls);
+    if (first.in_place && (!reaches || q.staged)) return std::nullopt;
     const CollectiveTraits& traits = traits_of(c.collective);
     if (traits.is_rooted() && q.root != c.root) return std::nullopt;
     if (traits.has_blocks()) return multiple(c.counts, q.counts);

@@ -2,8 +2,8 @@
 // table.
 //
 // It is proved before it runs, and it serves calls of its collective among as many ranks whose counts are a multiple of
-// those in the text. Its steps are local or messages: memory that ranks share has slots of some size, and a text knows
-// none. A value; threads: any.
+// those in the text. Its steps are local and messages, or local and in place (get, put, signal, wait), for ranks of one
+// host. They do not use the staging area: it has slots of some size, and a text knows none. A value; threads: any.
 #pragma once
 
 #include "algorithm/plan.hpp"
@@ -27,8 +27,8 @@ class UserSchedule {
     };
 
     /// Reads and proves. `where` names the text in messages. Throws InvalidArgument for a text that is none
-    /// (schedule::parse), that has the name of one of the table's algorithms, steps on shared memory, or a fault: the
-    /// message has the first one.
+    /// (schedule::parse), that has the name of one of the table's algorithms, steps on the staging area or behind
+    /// `otherwise`, or a fault: the message has the first one.
     static UserSchedule proved(std::string text, std::string_view where);
     /// Of a text that another rank has proved.
     UserSchedule(std::string text, Proved proved);
@@ -45,7 +45,7 @@ class UserSchedule {
     }
 
     bool serves(const Layout& layout, const Request& request) const { return times(layout, request).has_value(); }
-    /// The schedule of request.rank, of a request that it serves.
+    /// The schedule of request.rank, of a request that it serves; without what ranks run otherwise, in place.
     schedule::Schedule plan(const Layout& layout, const Request& request) const;
 
     friend bool operator==(const UserSchedule& a, const UserSchedule& b) { return a.text_ == b.text_; }

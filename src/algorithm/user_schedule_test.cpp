@@ -45,6 +45,31 @@ std::string exchange(std::string_view last_steps = "combine output[0:2] FIRST[0:
     return text;
 }
 
+// In place: each rank gets the other's values and combines them with its own. `ordered`: behind the other's signal that
+// it has got this rank's.
+std::string in_place_sum(bool ordered = true) {
+    std::string text = "tutti schedule 1\nalgorithm swap\ncollective all_reduce\nranks 2\ncount 2\n";
+    for (const int rank : {0, 1}) {
+        text += fmt::format("rank {}\nscratch 2\nmeet input[0:2]\nget {} scratch[0:2] input[0:2]\n", rank, 1 - rank);
+        if (ordered) text += fmt::format("signal\nwait {} 1\n", 1 - rank);
+        text += fmt::format("combine output[0:2] {} finish\n",
+                            rank == 0 ? "input[0:2] scratch[0:2]" : "scratch[0:2] input[0:2]");
+    }
+    return text;
+}
+
+// Each rank puts its values over the other's output, which combines them there.
+std::string put_sum() {
+    std::string text = "tutti schedule 1\nalgorithm put_sum\ncollective all_reduce\nranks 2\ncount 2\n";
+    for (const int rank : {0, 1}) {
+        text += fmt::format(
+            "rank {0}\nmeet output[0:2]\nput {1} output[0:2] input[0:2]\nsignal\nwait {1} 1\n"
+            "combine output[0:2] {2} finish\n",
+            rank, 1 - rank, rank == 0 ? "input[0:2] output[0:2]" : "output[0:2] input[0:2]");
+    }
+    return text;
+}
+
 // The same, which writes the output before it has read all of the input.
 constexpr std::string_view early =
     "combine output[0:1] FIRST[0:1] SECOND[0:1] finish\ncopy scratch[0:1] input[0:1]\n"
@@ -67,6 +92,16 @@ Layout with(const std::string& text, int ranks = 2) {
     Layout layout = apart(ranks);
     layout.tuning.schedules.push_back(std::make_shared<UserSchedule>(UserSchedule::proved(text, "my file")));
     return layout;
+}
+
+Layout on_one_host(const std::string& text) {
+    Layout host = with(text);
+    host.host_of.assign(host.host_of.size(), 0);
+    host.machines = 1;
+    host.shared_memory = host.pulls = true;
+    host.slot_bytes = 1 << 17;
+    host.slots = 8;
+    return host;
 }
 
 TEST(UserSchedule, serves_multiples_of_its_counts_among_as_many_ranks) {
@@ -170,9 +205,99 @@ TEST(UserSchedule, is_refused_with_the_reason) {
     EXPECT_EQ(refusal(named),
               "my file: \"ring\" is one of tutti's own algorithms: expected another name in its line "
               "\"algorithm NAME\"");
-    EXPECT_EQ(refusal(exchange("publish 0 input[0:2]")),
-              "my file: rank 0 has a step \"publish\", on memory that ranks share: expected copy, combine, convert, "
-              "call, send, receive, receive_combine and signals");
+    EXPECT_EQ(
+        refusal(exchange("publish 0 input[0:2]")),
+        "my file: rank 0 has a step \"publish\", on the staging area: expected copy, combine, convert, call, send, "
+        "receive, receive_combine and signals, or meet and then copy, combine, convert, call, get, put, signal, wait");
+    EXPECT_EQ(
+        refusal(exchange("signal")),
+        "my file: rank 0 has a step \"signal\": expected copy, combine, convert, call, send, "
+        "receive, receive_combine and signals, or meet and then copy, combine, convert, call, get, put, signal, wait");
+    EXPECT_NE(refusal(exchange("release 1")).find("rank 0 has a step \"release\", on the staging area: expected"),
+              std::string::npos);
+    std::string apart = in_place_sum();
+    apart.insert(apart.find("count"), "hosts 0 1\n");
+    EXPECT_EQ(refusal(apart), "my file: ranks of several hosts, in place: expected one host");
+    EXPECT_EQ(refusal(in_place_sum() + "otherwise\n"),
+              "my file: rank 1 has steps behind \"otherwise\": expected none; where a buffer cannot be reached, the "
+              "ranks run what they would without this text");
+    std::string unsignalled = in_place_sum();
+    unsignalled.erase(unsignalled.find("signal\n"), 7);
+    EXPECT_TRUE(refusal(unsignalled).starts_with("my file: algorithm \"swap\" does not do what all_reduce promises: "))
+        << refusal(unsignalled);
+}
+
+TEST(UserSchedule, in_place_is_for_ranks_of_one_host_that_reach_each_other) {
+    const Layout host = on_one_host(in_place_sum());
+    EXPECT_EQ(choose(host, all_reduce(100000)).algorithm, "swap");
+    const Schedule s = plan(host, all_reduce(100000));
+    EXPECT_TRUE(s.in_place);
+    ASSERT_NE(s.otherwise, nullptr);
+    EXPECT_EQ(s.otherwise->algorithm, "two_shot") << "the table's choice, on the staging area";
+    EXPECT_NE(explain(host, all_reduce(100000), "a test")
+                  .find("in place; where a rank's buffers cannot be reached, all ranks run two_shot instead"),
+              std::string::npos);
+    Layout two_hosts = host, no_copies = host, no_memory = host;
+    two_hosts.host_of = {0, 1};
+    no_copies.pulls = false;
+    no_memory.shared_memory = false;
+    for (const Layout& other : {two_hosts, no_copies, no_memory})
+        EXPECT_NE(choose(other, all_reduce(100000)).algorithm, "swap");
+    std::string mapped = in_place_sum();
+    for (std::size_t at = 0; (at = mapped.find("meet i", at)) != std::string::npos;) mapped.insert(at + 4, " maps");
+    const Layout symmetric = on_one_host(mapped);
+    Request request = all_reduce(100000);
+    EXPECT_NE(choose(symmetric, request).algorithm, "swap") << "no group has symmetric memory";
+    request.symmetric = true;
+    EXPECT_EQ(choose(symmetric, request).algorithm, "swap");
+    EXPECT_EQ(plan(symmetric, request).otherwise->algorithm, "two_shot");
+}
+
+// Calls whose input is their output: they do the same where the order of the steps allows it, else they save an input
+// that no other rank reads; else all ranks run what they would run otherwise.
+TEST(UserSchedule, in_place_does_the_same_where_the_output_holds_the_input) {
+    const Layout ordered = on_one_host(in_place_sum());
+    const std::vector<Schedule> same = plans(ordered, all_reduce(6, true));
+    const Contract contract{.collective = Collective::all_reduce, .count = 6, .in_place = true, .host_of = {0, 0}};
+    EXPECT_EQ(prove(same, contract), std::vector<std::string>{});
+    EXPECT_TRUE(same[0].input_is_output);
+    const auto combine = std::ranges::find(same[0].steps, schedule::StepKind::combine, &schedule::Step::kind);
+    const auto after = after_of(same[0], *combine);
+    EXPECT_NE(std::ranges::find(after, 0U), after.end()) << "no value is overwritten before the ranks have met";
+
+    const std::vector<Schedule> saved = plans(on_one_host(put_sum()), all_reduce(6, true));
+    EXPECT_EQ(prove(saved, contract), std::vector<std::string>{});
+    EXPECT_EQ(saved[0].steps.front().kind, schedule::StepKind::copy) << "the input is saved";
+
+    const std::vector<Schedule> refused = plans(on_one_host(in_place_sum(false)), all_reduce(6, true));
+    for (const Schedule& s : refused) {
+        ASSERT_EQ(s.steps.size(), 1U);
+        EXPECT_EQ(s.steps[0].kind, schedule::StepKind::meet);
+        EXPECT_EQ(operands_of(s, s.steps[0])[0].chunk.buffer, schedule::Buffer::input);
+    }
+}
+
+TEST(UserSchedule, is_made_of_each_algorithm_in_place) {
+    Layout layout = on_one_host(in_place_sum());
+    layout.tuning.schedules.clear();
+    int made = 0;
+    for (const bool symmetric : {false, true}) {
+        for (int c = 1; c <= collective_count; ++c) {
+            Request request{.collective = static_cast<Collective>(c), .element_bytes = 4, .count = 64, .even = true};
+            request.counts.assign(2, 16);
+            request.symmetric = symmetric;
+            request.algorithm = symmetric ? "in_place" : "single_copy";
+            const auto can = applicable(layout, request);
+            if (std::ranges::find(can, *request.algorithm) == can.end()) continue;
+            const std::string text = to_text(recipe_of(layout, request));
+            const UserSchedule user = UserSchedule::proved(text, "my file");
+            EXPECT_EQ(user.name(), "my_" + *request.algorithm);
+            request.algorithm.reset();
+            EXPECT_TRUE(user.serves(layout, request)) << to_string(request.collective) << ' ' << text;
+            ++made;
+        }
+    }
+    EXPECT_EQ(made, 9);
 }
 
 // A text whose ranks have one part each: the whole collective, by one algorithm.

@@ -136,10 +136,12 @@ void save(const schedule::Recipe& recipe, const std::string& file) {
     if (!(out << text << std::flush))
         throw InvalidArgument(
             fmt::format("--save {}: expected a file that can be written: {}", file, std::strerror(errno)));
-    const bool shares = std::ranges::any_of(recipe.ranks.front().steps,
-                                            [](const schedule::Step& step) { return schedule::is_shared(step.kind); });
+    const schedule::Schedule& first = recipe.ranks.front();
+    const bool staged = !first.in_place && std::ranges::any_of(first.steps, [](const schedule::Step& step) {
+        return schedule::is_shared(step.kind);
+    });
     fmt::print("  saved in {}; {}\n", file,
-               shares ? "TUTTI_SCHEDULE takes no steps on memory that ranks share: see --transport tcp"
+               staged ? "TUTTI_SCHEDULE takes no steps on the staging area: see --transport tcp"
                       : fmt::format("try it: TUTTI_SCHEDULE={}", file));
 }
 

@@ -182,10 +182,13 @@ bool is_of_a_step(const Access& access, const std::vector<Schedule>& schedules) 
 
 // A read of an input and a write of the output at the same place. A rank's own steps keep their order there: those that
 // share memory do so anyway, and for the others the Builder sees to it.
-bool reads_first(const Access& read, const Access& write, Order& order) {
+// A step that does both reads each element before it writes it, unless a function of the user's does it.
+bool reads_first(const Access& read, const Access& write, Order& order, const std::vector<Schedule>& schedules) {
     if (read.rank != write.rank)
         return order.comes_before(order.node(read.rank, read.step), order.node(write.rank, write.step));
-    return read.step < write.step || (read.step == write.step && read.chunk.offset == write.chunk.offset);
+    if (read.step != write.step) return read.step < write.step;
+    const auto& steps = schedules[static_cast<std::size_t>(read.rank)].steps;
+    return read.chunk.offset == write.chunk.offset && steps[static_cast<std::size_t>(read.step)].kind != StepKind::call;
 }
 
 }  // namespace
@@ -202,7 +205,7 @@ std::vector<bool> same_in_place(const std::vector<Schedule>& schedules) {
         }
         same.push_back(std::ranges::all_of(reads, [&](const Access& read) {
             return std::ranges::all_of(writes, [&](const Access& write) {
-                return !meet(read.chunk, write.chunk) || reads_first(read, write, order);
+                return !meet(read.chunk, write.chunk) || reads_first(read, write, order, schedules);
             });
         }));
     }

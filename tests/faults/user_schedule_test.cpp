@@ -3,12 +3,15 @@
 #include "faults/job.hpp"
 #include "faults/leftovers.hpp"
 
+#include <sys/uio.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -22,11 +25,25 @@ class UserSchedules : public LeftoverCheck {
  protected:
     UserSchedules() { std::filesystem::create_directory(folder_); }
     ~UserSchedules() override { std::filesystem::remove_all(folder_); }
+    static bool copies_from_others() {
+        const int there = 7;
+        const pid_t child = ::fork();
+        if (child == 0) {  // as a rank does that is not the other one's parent
+            int here = 0;
+            const iovec to{&here, sizeof here}, from{const_cast<int*>(&there), sizeof there};
+            const bool copied = ::process_vm_readv(::getppid(), &to, 1, &from, 1, 0) == sizeof there && here == there;
+            ::_exit(copied ? 0 : 1);
+        }
+        int status = 1;
+        return ::waitpid(child, &status, 0) == child && status == 0;
+    }
     std::string file(const std::string& text) const {
         const std::string name = folder_ + "/schedule";
         std::ofstream(name) << text;
         return name;
     }
+    // Else the texts that need it run what the table chooses.
+    const bool copies = copies_from_others();
     const std::string folder_ = "/tmp/tutti-user-schedules-" + std::to_string(::getpid());
 };
 
@@ -251,6 +268,125 @@ TEST_F(UserSchedules, are_made_of_collectives_of_some_ranks) {
             });
         });
         for (const Report& r : job.collect(4, 20s)) EXPECT_EQ(r.code, 0) << "rank " << r.rank << ": " << r.text;
+    }
+}
+
+// Ranks of one host that get and put, with signals between them (examples/schedules): calls in place and apart, of
+// several types, one after the other; counts that the text does not serve, and symmetric memory, among them.
+TEST_F(UserSchedules, run_by_one_sided_steps) {
+    // Rank 0 adds its own value last, which no algorithm of tutti's does: so the sums show that the text runs.
+    std::ifstream original(TUTTI_EXAMPLE_SCHEDULES "/thirds");
+    std::string text{std::istreambuf_iterator<char>(original), {}};
+    const std::string usual = "input[0:1] scratch[0:1] scratch[1:2] finish";
+    ASSERT_NE(text.find(usual), std::string::npos);
+    text.replace(text.find(usual), usual.size(), "scratch[0:1] scratch[1:2] input[0:1] finish");
+    const std::string names = file(text) + "," TUTTI_EXAMPLE_SCHEDULES "/relay";
+    Job job(3, [&](const RankProcess& me) {
+        if (me.rank() == 0) ::setenv("TUTTI_SCHEDULE", names.c_str(), 1);
+        me.report_end_of([&] {
+            const ProcessGroup group = me.join(TransportKind::automatic);
+            const float own = me.rank() == 0 ? 1.0F : me.rank() == 1 ? 1e8F : -1e8F;
+            for (const std::size_t third : {1UL, 1000UL, 100000UL}) {
+                std::vector<float> values(3 * third, own), expected(3 * third, 0.0F);
+                std::fill_n(expected.begin(), third, 1.0F);
+                all_reduce(values, {.group = group});
+                if (copies && values != expected) throw std::runtime_error("not what the text says");
+            }
+            const auto sum = [&]<class T>(T, std::size_t count, int turn) {
+                std::vector<T> values(count), expected(count);
+                for (std::size_t i = 0; i < count; ++i) {
+                    const auto of = [&](int rank) { return static_cast<T>((i + 7 * turn) % 31 + 2 * rank); };
+                    values[i] = of(me.rank());
+                    expected[i] = static_cast<T>(of(0) + of(1) + of(2));
+                }
+                all_reduce(values, {.group = group});
+                if (values != expected) throw std::runtime_error("all_reduce of " + std::to_string(count));
+            };
+            const auto root_to_all = [&](std::size_t count, int turn) {
+                std::vector<float> values(count);
+                for (std::size_t i = 0; i < count; ++i)
+                    values[i] = me.rank() == 0 ? static_cast<float>(i % 1001 + turn) : 0;
+                broadcast(values, {.src = 0, .group = group});
+                for (std::size_t i = 0; i < count; ++i) {
+                    if (values[i] != static_cast<float>(i % 1001 + turn)) throw std::runtime_error("broadcast");
+                }
+            };
+            for (int turn = 0; turn < 60; ++turn) {
+                for (const std::size_t count : {3UL, 3000UL, 99999UL}) sum(float{}, count, turn);
+                sum(double{}, 1500, turn);
+                sum(std::int64_t{}, 30000, turn);
+                sum(std::int16_t{}, 303, turn);
+                sum(float{}, 1000, turn);  // no multiple of three
+                for (const std::size_t count : {4UL, 40000UL, 41UL}) root_to_all(count, turn);
+            }
+            for (int turn = 0; turn < 3; ++turn) {
+                sum(float{}, 1200000, turn);
+                root_to_all(1 << 20, turn);
+            }
+            // An input of its own: the factor makes one.
+            std::vector<float> scaled(3000, 1.0F + static_cast<float>(me.rank()));
+            all_reduce(scaled, {.op = ReduceOp::premul_sum(2.0), .group = group});
+            if (scaled != std::vector<float>(3000, 12.0F)) throw std::runtime_error("an input of its own");
+            std::vector<BFloat16> rounded(300, BFloat16(1.0F));
+            all_reduce(rounded, {.group = group});
+            if (float(rounded[299]) != 3.0F) throw std::runtime_error("bfloat16");
+        });
+    });
+    for (const Report& r : job.collect(3, 60s)) EXPECT_EQ(r.code, 0) << "rank " << r.rank << ": " << r.text;
+}
+
+// Rank 1's part is to reduce in place what the others' later steps overwrite: where the output holds the input, all
+// ranks take another algorithm.
+TEST_F(UserSchedules, fall_back_where_an_input_would_be_overwritten) {
+    std::string text = "tutti schedule 1\nalgorithm early\ncollective all_reduce\nranks 2\ncount 1\n";
+    for (const int rank : {0, 1}) {
+        const std::string other = std::to_string(1 - rank);
+        text += "rank " + std::to_string(rank) + "\nscratch 1\nmeet input[0:1]\nget " + other +
+                " scratch[0:1] input[0:1]\ncombine output[0:1] input[0:1] scratch[0:1] finish\n";
+    }
+    const std::string name = file(text);
+    Job job(2, [&](const RankProcess& me) {
+        if (me.rank() == 0) ::setenv("TUTTI_SCHEDULE", name.c_str(), 1);
+        me.report_end_of([&] {
+            const ProcessGroup group = me.join(TransportKind::automatic);
+            for (int turn = 0; turn < 50; ++turn) {
+                for (const std::size_t count : {1UL, 5000UL, 200000UL}) {
+                    std::vector<float> values(count, 1.0F + static_cast<float>(me.rank()));
+                    all_reduce(values, {.group = group});
+                    if (values != std::vector<float>(count, 3.0F)) throw std::runtime_error("in place");
+                    std::vector<float> apart(count, 1.0F + static_cast<float>(me.rank()));
+                    all_reduce(apart, {.op = ReduceOp::premul_sum(3.0), .group = group});
+                    if (apart != std::vector<float>(count, 9.0F)) throw std::runtime_error("apart");
+                }
+            }
+        });
+    });
+    for (const Report& r : job.collect(2, 30s)) EXPECT_EQ(r.code, 0) << "rank " << r.rank << ": " << r.text;
+}
+
+// Rank 2 waits for signals of rank 1, which stops, or dies, where it likes.
+TEST_F(UserSchedules, a_signal_that_does_not_come_ends_the_wait_with_the_rank_that_owes_it) {
+    for (const bool dies : {true, false}) {
+        Job job(3, [&](const RankProcess& me) {
+            if (me.rank() == 0) ::setenv("TUTTI_SCHEDULE", TUTTI_EXAMPLE_SCHEDULES "/relay", 1);
+            const ProcessGroup group = me.join(TransportKind::automatic, dies ? 20s : 1s);
+            std::vector<float> values(1 << 20, 1.0F);
+            broadcast(values, {.src = 0, .group = group});
+            me.report("ready");
+            me.report_end_of([&] {
+                for (int i = 0; i < 100000; ++i) broadcast(values, {.src = 0, .group = group});
+            });
+        });
+        ASSERT_EQ(job.collect(3, 20s).size(), 3U);
+        std::this_thread::sleep_for(30ms);
+        job.signal(1, dies ? SIGKILL : SIGSTOP);
+        for (const Report& r : job.collect(2, 10s)) {
+            EXPECT_EQ(r.code, static_cast<int>(dies ? ErrorCode::peer_lost : ErrorCode::timeout)) << r.text;
+            EXPECT_EQ(r.peer, 1) << r.text;
+            const bool says_where = std::string(r.text).find("relay, step") != std::string::npos;
+            EXPECT_TRUE(says_where || dies || !copies) << r.text;
+        }
+        job.signal(1, SIGKILL);
     }
 }
 

@@ -2,6 +2,7 @@
 // thread, which take their turns in an order of chance. Numbers stand for the prover's symbols, and what the engine
 // leaves in the outputs is held to the same contract.
 #include "algorithm/plan.hpp"
+#include "algorithm/user_schedule.hpp"
 #include "engine/execution.hpp"
 #include "engine/slots-inl.hpp"
 #include "schedule/prove.hpp"
@@ -18,6 +19,8 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <random>
@@ -264,6 +267,34 @@ TEST_P(Proved, schedules_do_what_was_proved_whoever_is_ahead) {
     EXPECT_GT(runs_, 10000);
 }
 
+// Users' schedules by one-sided steps, also where some ranks' buffers cannot be reached.
+class ProvedOfThree : public Proved {};
+TEST_P(ProvedOfThree, one_sided_schedules_do_what_was_proved_whoever_is_ahead) {
+    Layout users = layout();
+    for (const char* name : {"thirds", "relay"}) {
+        std::ifstream file(std::string(TUTTI_EXAMPLE_SCHEDULES "/") + name);
+        const std::string text{std::istreambuf_iterator<char>(file), {}};
+        const auto user = std::make_shared<algorithm::UserSchedule>(algorithm::UserSchedule::proved(text, name));
+        users.tuning.schedules.push_back(user);
+    }
+    for (const std::uint64_t count : {12, 60}) {
+        for (Contract contract : {Contract{.collective = Collective::all_reduce, .count = count},
+                                  Contract{.collective = Collective::all_reduce, .count = count, .in_place = true},
+                                  Contract{.collective = Collective::broadcast, .count = count}}) {
+            contract.host_of.assign(static_cast<std::size_t>(size()), 0);
+            contract.slot_elements = slot;
+            std::vector<schedule::Schedule> schedules;
+            for (int rank = 0; rank < size(); ++rank)
+                schedules.push_back(algorithm::plan(users, request_of(contract, rank)));
+            const std::string& name = schedules.front().algorithm;
+            ASSERT_EQ(name, contract.collective == Collective::broadcast ? "relay" : "thirds");
+            ASSERT_EQ(schedule::prove(schedules, contract), std::vector<std::string>{}) << name;
+            for (int turn = 0; turn < 100; ++turn) try_one(name, schedules, contract, turn);
+        }
+    }
+    EXPECT_EQ(runs_, 600);
+}
+
 TEST_P(Proved, a_schedule_that_is_wrong_leaves_something_else) {
     const Contract contract{.collective = Collective::all_reduce,
                             .count = 40,
@@ -283,6 +314,7 @@ TEST_P(Proved, a_schedule_that_is_wrong_leaves_something_else) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Proved, testing::Values(2, 3, 5));
+INSTANTIATE_TEST_SUITE_P(Ranks, ProvedOfThree, testing::Values(3));
 
 }  // namespace
 }  // namespace tutti
