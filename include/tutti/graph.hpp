@@ -347,9 +347,8 @@ class TUTTI_API Executable {
     ~Executable();
 
     /// Runs it once, to the end. Throws what its calls and functions throw; asynchronous calls that have begun go on
-    /// then, on the same buffers. From the second time on it allocates nothing for collectives whose algorithm
-    /// moves the data by shared memory (one_shot, two_shot, shared, slots), short messages, copies and compute steps;
-    /// each message of the others takes some memory.
+    /// then, on the same buffers. After the first times it allocates nothing (docs/graphs.md, Replays, has the
+    /// exceptions).
     void replay();
     /// From the next replay on, uses `replacement` where it used `captured`, a tensor of the capture (or an earlier
     /// replacement): the same dtype and size, both in one piece. InvalidArgument where a node's tensor lies in it only

@@ -23,7 +23,8 @@ class PlannedCall;
 
 /// A call with its buffers, group and options. May be moved, not copied. Threads: one at a time for each plan; all
 /// ranks issue the plans of one group in the same order, like other calls. It keeps its group's memory, but not its
-/// ranks: after ProcessGroup::destroy() each run throws Aborted.
+/// ranks: after ProcessGroup::destroy() each run throws Aborted. After its first calls it allocates nothing, unless
+/// somebody keeps the Work of an earlier one.
 class TUTTI_API Plan {
  public:
     /// Empty: run() and start() throw InvalidArgument.

@@ -18,6 +18,7 @@ class PlannedCall {
  public:
     PlannedCall(api::PreparedOperation model, milliseconds timeout, Stream stream)
         : model_(std::move(model)), group_(*model_->group), timeout_(timeout), stream_(stream) {
+        model_->planned = true;
         if (model_->device.type != Device::Type::cpu) return;  // a backend's
         direct_ = !model_->begin && !model_->finish;
         if (model_->is_collective) group_.choose_way(*model_);
@@ -63,8 +64,8 @@ class PlannedCall {
     bool run_at_once() {
         if (!model_->is_collective) return run_message();
         if (model_->schedule) return false;
-        return group_.run_short(model_->call,
-                                {[](const void* plan) { return static_cast<const PlannedCall*>(plan)->next(); }, this});
+        const auto begin = [](const void* plan) { return static_cast<PlannedCall*>(const_cast<void*>(plan))->begin(); };
+        return group_.run_short(model_->call, {begin, this});
     }
 
     bool run_message() {
@@ -96,7 +97,7 @@ class PlannedCall {
     // The last operation once more, if it is over for everybody: no Work refers to it, and its callbacks have returned.
     api::PreparedOperation renewed() {
         const bool alone = last_ != nullptr && last_.use_count() == 1;
-        if (!alone || !model_->is_collective || model_->device.type != Device::Type::cpu) return nullptr;
+        if (!alone || model_->device.type != Device::Type::cpu) return nullptr;
         last_->renew(*model_);
         last_->timeout = timeout_.count() > 0 ? timeout_ : group_.timeout();
         return std::exchange(last_, nullptr);
@@ -104,10 +105,20 @@ class PlannedCall {
 
     // A refused operation has not begun: it is not the last.
     void issue(bool asynchronous) {
-        api::PreparedOperation operation = renewed();
-        if (!operation) operation = next();
+        api::PreparedOperation operation = renewed_or_next();
         group_.submit(operation, asynchronous);
         last_ = std::move(operation);
+    }
+
+    api::PreparedOperation renewed_or_next() {
+        api::PreparedOperation operation = renewed();
+        return operation ? operation : next();
+    }
+
+    // Of a call that has begun without one.
+    const api::PreparedOperation& begin() {
+        last_ = renewed_or_next();
+        return last_;
     }
 
     api::PreparedOperation model_;  // never issued

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,9 @@ class Queue {
  public:
     bool empty() const noexcept { return first_ == items_.size(); }
     const T& front() const noexcept { return items_[first_]; }
+    T& front() noexcept { return items_[first_]; }
+    /// From the first to the last.
+    std::span<const T> items() const noexcept { return std::span(items_).subspan(first_); }
     void push(T item) {
         // Those that have gone make room where they are at least half: each item moves once on average.
         if (items_.size() == items_.capacity() && first_ > items_.size() / 2) {
@@ -24,7 +28,9 @@ class Queue {
     }
     void pop() {
         items_[first_++] = T();
-        if (!empty()) return;
+        if (empty()) clear();
+    }
+    void clear() noexcept {
         items_.clear();
         first_ = 0;
     }

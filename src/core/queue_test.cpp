@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <random>
@@ -25,11 +26,20 @@ TEST(Queue, gives_what_it_gets_in_order) {
         if (!expected.empty()) {
             ASSERT_EQ(queue.front(), expected.front());
         }
+        ASSERT_TRUE(std::ranges::equal(queue.items(), expected));
     }
     queue.push(2000);
     expected.push_back(2000);
     EXPECT_EQ(queue.take(), std::vector<int>(expected.begin(), expected.end()));
     EXPECT_TRUE(queue.empty());
+    queue.push(1);
+    queue.push(2);
+    queue.front() = 3;
+    queue.pop();
+    EXPECT_EQ(queue.front(), 2);
+    queue.clear();
+    EXPECT_TRUE(queue.empty());
+    EXPECT_TRUE(queue.items().empty());
 }
 
 TEST(Queue, lets_go_of_what_has_left_it) {

@@ -14,7 +14,6 @@ namespace tutti::engine {
 
 using schedule::Buffer;
 using schedule::Chunk;
-using schedule::Operand;
 using schedule::Step;
 using schedule::StepKind;
 
@@ -67,8 +66,7 @@ void Execution::take_publications() {
 /// Begins the schedule; its round 0 is publication base_.
 void Execution::begin() {
     states_.assign(schedule_->steps.size(), State::open);
-    transfers_.clear();
-    transfers_.resize(schedule_->steps.size());
+    if (messages_.size() < states_.size()) messages_ = std::vector<Message>(states_.size());
     first_open_ = started_ = next_shared_ = 0;
     place_buffers();
     functions_.clear();
@@ -185,8 +183,7 @@ bool Execution::progress() {
         if (states_[i] == State::done) continue;
         const Step& step = schedule_->steps[i];
         if (states_[i] == State::running) {
-            if (!transfers_[i]->done) continue;
-            transfers_[i].reset();
+            if (!messages_[i].transfer.done) continue;
             states_[i] = State::done;
             moved = true;
             continue;
@@ -229,43 +226,47 @@ bool Execution::progress() {
 // Runs a local step, or posts a transfer.
 bool Execution::start(std::size_t index) {
     const Step& step = schedule_->steps[index];
-    const Operand* operands = schedule_->operands.data() + step.first_operand;
     if (schedule::is_local(step.kind)) {
         run_local(step);
         states_[index] = State::done;
         return true;
     }
-    auto transfer = std::make_unique<transport::Transfer>();
-    transfer->peer = context_.world_of.empty() ? step.peer : context_.world_of[static_cast<std::size_t>(step.peer)];
-    transfer->channel = operands_.channel;
-    transfer->fingerprint = operands_.fingerprint;
-    if (step.kind == StepKind::send) {
-        transfer->bytes = bytes(operands[0].chunk);
-        if (transfer->bytes > 0) transfer->source = address(operands[0].chunk);
-    } else {
-        transfer->bytes = bytes(step.target);
-        if (transfer->bytes > 0) transfer->target = address(step.target);
-    }
-    if (step.kind == StepKind::receive_combine) {
-        transfer->element_bytes = place_of(step.target).element_bytes;
-        transfer->on_bytes = [this, &step, own = address(operands[0].chunk), target = transfer->target](
-                                 std::size_t offset, std::span<const std::byte> arrived) {
-            std::array<const void*, 2> inputs{own + offset, arrived.data()};
-            if (step.arrival_first) std::swap(inputs[0], inputs[1]);
-            const Place& place = place_of(step.target);
-            kernels::combine(operands_.op, place.dtype, target + offset, inputs, arrived.size() / place.element_bytes,
-                             step.finish ? operands_.divisor : 1);
-        };
-    }
-    started_ = std::max(started_, index + 1);
-    transport::Transfer& posted = *transfer;
-    transfers_[index] = std::move(transfer);
-    states_[index] = State::running;
-    if (step.kind == StepKind::send)
-        context_.mailbox->post_send(posted);
-    else
-        context_.mailbox->post_receive(posted);
+    post(index);
     return true;
+}
+
+void Execution::post(std::size_t index) {
+    const Step& step = schedule_->steps[index];
+    Message& message = messages_[index];
+    message = {.transfer = {}, .of = this, .step = &step};
+    transport::Transfer& transfer = message.transfer;
+    transfer.peer = context_.world_of.empty() ? step.peer : context_.world_of[static_cast<std::size_t>(step.peer)];
+    transfer.channel = operands_.channel;
+    transfer.fingerprint = operands_.fingerprint;
+    started_ = std::max(started_, index + 1);
+    states_[index] = State::running;
+    if (step.kind == StepKind::send) {
+        const Chunk& chunk = schedule_->operands[step.first_operand].chunk;
+        transfer.bytes = bytes(chunk);
+        if (transfer.bytes > 0) transfer.source = address(chunk);
+        return context_.mailbox->post_send(transfer);
+    }
+    transfer.bytes = bytes(step.target);
+    if (transfer.bytes > 0) transfer.target = address(step.target);
+    if (step.kind == StepKind::receive_combine) {
+        transfer.element_bytes = place_of(step.target).element_bytes;
+        transfer.on_bytes = transport::ByteSink::of(message);
+    }
+    context_.mailbox->post_receive(transfer);
+}
+
+void Execution::Message::operator()(std::size_t offset, std::span<const std::byte> arrived) const {
+    const std::byte* own = of->address(of->schedule_->operands[step->first_operand].chunk);
+    std::array<const void*, 2> inputs{own + offset, arrived.data()};
+    if (step->arrival_first) std::swap(inputs[0], inputs[1]);
+    const Place& place = of->place_of(step->target);
+    kernels::combine(of->operands_.op, place.dtype, transfer.target + offset, inputs,
+                     arrived.size() / place.element_bytes, step->finish ? of->operands_.divisor : 1);
 }
 
 bool Execution::has_sent_all(int peer) const noexcept {
@@ -276,10 +277,9 @@ bool Execution::has_sent_all(int peer) const noexcept {
     return true;
 }
 
-std::vector<int> Execution::waits_for() const {
-    std::vector<int> peers;
+void Execution::add_waits(std::vector<int>& ranks) const {
     const auto add = [&](int peer) {
-        if (peer >= 0 && std::ranges::find(peers, peer) == peers.end()) peers.push_back(peer);
+        if (peer >= 0 && std::ranges::find(ranks, peer) == ranks.end()) ranks.push_back(peer);
     };
     const auto add_unreleased = [&](std::uint64_t publication, std::uint32_t slots) {
         for (std::size_t r = 0; r < context_.local_of.size(); ++r) {
@@ -315,8 +315,7 @@ std::vector<int> Execution::waits_for() const {
             }
         }
     }
-    std::ranges::sort(peers);
-    return peers;
+    std::ranges::sort(ranks);
 }
 
 std::string Execution::where() const {

@@ -70,13 +70,24 @@ class Execution final : public Running {
     bool done() const noexcept override { return first_open_ == states_.size(); }
     std::string where() const override;
     bool has_sent_all(int peer) const noexcept override;
-    std::vector<int> waits_for() const override;
+    void add_waits(std::vector<int>& ranks) const override;
     const std::optional<std::pair<int, std::uint64_t>>& mismatch() const noexcept override { return mismatch_; }
 
  private:
     enum class State : std::uint8_t { open, running, done };
 
+    /// The transfer of a step, and what its step does with the bytes that come.
+    struct Message {
+        transport::Transfer transfer;
+        const Execution* of = nullptr;
+        const schedule::Step* step = nullptr;
+
+        /// Combines them with this rank's.
+        void operator()(std::size_t offset, std::span<const std::byte> arrived) const;
+    };
+
     bool start(std::size_t index);
+    void post(std::size_t index);
     void run_local(const schedule::Step& step);
     void call(const schedule::Step& step) const;
     bool run_shared(const schedule::Step& step);
@@ -133,16 +144,16 @@ class Execution final : public Running {
     std::size_t element_bytes_;  // of the call
     std::vector<Place> places_;  // by schedule::Buffer
     std::uint64_t base_;         // publication of round 0
-    std::vector<State> states_;
+    std::vector<State> states_;  // by step
     std::size_t first_open_ = 0;
     // How far ahead of first_open_ steps may run: enough to keep every link busy, and few to look at. Grows when
     // needed, and covers at least the steps that have been started.
     static constexpr std::size_t window_base = 64;
     std::size_t window_ = window_base;
-    std::size_t started_ = 0;                                      // end of the transfers that have been started
-    std::uint32_t idle_ = 0;                                       // turns without a move
-    std::size_t next_shared_ = 0;                                  // index of the next staging step
-    std::vector<std::unique_ptr<transport::Transfer>> transfers_;  // by step, where there is one
+    std::size_t started_ = 0;        // end of the transfers that have been started
+    std::uint32_t idle_ = 0;         // turns without a move
+    std::size_t next_shared_ = 0;    // index of the next staging step
+    std::vector<Message> messages_;  // by step; stay in their places while posted
     std::unique_ptr<std::byte[]> scratch_;
     std::size_t scratch_bytes_ = 0;
     std::vector<std::pair<int, bool>> held_;  // of one turn: lanes (peer, sends)

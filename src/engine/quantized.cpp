@@ -471,8 +471,8 @@ std::string Quantized::where() const {
     return fmt::format("quantised, tile {} of {}", std::min(results_.next + 1, results_.end), results_.end);
 }
 
-std::vector<int> Quantized::waits_for() const {
-    std::vector<bool> waited(ranks());
+void Quantized::add_waits(std::vector<int>& ranks) const {
+    std::vector<bool> waited(this->ranks());
     const auto add = [&](const Message& message) {
         for (const auto& transfer : message.transfers) {
             if (transfer->done) continue;
@@ -488,11 +488,9 @@ std::vector<int> Quantized::waits_for() const {
             for (const Message& message : lane.messages) add(message);
         }
     }
-    std::vector<int> peers;
-    for (std::size_t p = 0; p < ranks(); ++p) {
-        if (waited[p]) peers.push_back(static_cast<int>(p));
+    for (std::size_t p = 0; p < waited.size(); ++p) {
+        if (waited[p]) ranks.push_back(static_cast<int>(p));
     }
-    return peers;
 }
 
 }  // namespace tutti::engine

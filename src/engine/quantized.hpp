@@ -72,7 +72,7 @@ class Quantized final : public Running {
     bool progress() override;
     bool done() const noexcept override;
     std::string where() const override;
-    std::vector<int> waits_for() const override;
+    void add_waits(std::vector<int>& ranks) const override;
     const std::optional<std::pair<int, std::uint64_t>>& mismatch() const noexcept override { return mismatch_; }
 
  private:

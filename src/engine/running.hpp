@@ -35,8 +35,13 @@ class Running {
     virtual std::string where() const = 0;
     /// Whether nothing is left to be sent to that rank, as far as it can tell.
     virtual bool has_sent_all(int /*peer*/) const noexcept { return false; }
-    /// Ranks that it waits for now.
-    virtual std::vector<int> waits_for() const = 0;
+    /// Adds the ranks that it waits for now to `ranks`, which is empty.
+    virtual void add_waits(std::vector<int>& ranks) const = 0;
+    std::vector<int> waits_for() const {
+        std::vector<int> ranks;
+        add_waits(ranks);
+        return ranks;
+    }
     /// A peer of this host that does something else at this sequence number: (rank, its fingerprint).
     virtual const std::optional<std::pair<int, std::uint64_t>>& mismatch() const noexcept = 0;
     /// Once it is done: why it failed; null: it did not.

@@ -29,15 +29,13 @@ bool Slots::awaits(const CollectiveCall& call, const SlotState& state, int peer)
     return slots::needs(call.collective, call.root, peer, rank_) && !head(state, peer).holds(state.sequence);
 }
 
-std::vector<int> Slots::waits_for(const CollectiveCall& call, const SlotState& state) const {
-    std::vector<int> ranks;
+void Slots::add_waits(const CollectiveCall& call, const SlotState& state, std::vector<int>& ranks) const {
     for (int peer = 0; peer < size_; ++peer) {
         if (peer == rank_) continue;
         const bool absent = state.published ? awaits(call, state, peer)
                                             : arena_->control(peer).small_begun.load() + ahead_ / 2 < state.sequence;
         if (absent) ranks.push_back(peer);
     }
-    return ranks;
 }
 
 }  // namespace tutti::engine

@@ -127,8 +127,8 @@ class Slots {
     std::uint64_t begun_by(int rank) const noexcept { return seen_[static_cast<std::size_t>(rank)]; }
     /// Whether this rank needs that rank's contribution, and it is not there yet.
     bool awaits(const CollectiveCall& call, const SlotState& state, int peer) const noexcept;
-    /// The ranks that it waits for now: for their contributions, or until they have read the contents of its next slot.
-    std::vector<int> waits_for(const CollectiveCall& call, const SlotState& state) const;
+    /// Adds the ranks that it waits for now: for their contributions, or until they have read what is in its next slot.
+    void add_waits(const CollectiveCall& call, const SlotState& state, std::vector<int>& ranks) const;
 
  private:
     template <Collective c, SlotEvents Events>

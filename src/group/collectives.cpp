@@ -109,7 +109,8 @@ Collectives::Turn Collectives::run(Operation& operation) {
     if (failed()) return Turn::further;
     if (!operation.run.execution->done()) return ran ? Turn::moved : Turn::stuck;
     operation.run.failed = operation.run.execution->error();
-    if (operation.run.state == OperationState::scheduled && operation.schedule && !operation.run.execution->is_opaque())
+    const bool is_kept = operation.planned && !operation.quantized && !operation.run.execution->is_opaque();
+    if (operation.run.state == OperationState::scheduled && is_kept)
         operation.run.done_execution.reset(static_cast<engine::Execution*>(operation.run.execution.release()));
     else
         operation.run.execution.reset();
@@ -194,12 +195,13 @@ void Collectives::end_relay(Operation& operation) {
 }
 
 void Collectives::execute(Operation& operation) {
+    auto schedule = operation.schedule ? operation.schedule : planner_.plan(operation.request);
     if (operation.run.done_execution) {
-        operation.run.done_execution->restart(operation.schedule, operation.operands());
+        operation.run.done_execution->restart(std::move(schedule), operation.operands());
         operation.run.execution = std::move(operation.run.done_execution);
     } else {
-        operation.run.execution = std::make_unique<engine::Execution>(
-            operation.schedule ? operation.schedule : planner_.plan(operation.request), operation.operands(), context_);
+        operation.run.execution =
+            std::make_unique<engine::Execution>(std::move(schedule), operation.operands(), context_);
     }
     operation.move_to(OperationState::scheduled);
 }
@@ -238,7 +240,9 @@ void Collectives::drop(const std::exception_ptr& error) {
 }
 
 void Collectives::record_waits(Instant since, Instant now) {
-    recording::waits(recorder_, *front(), waits_for(*front()), since, now);
+    waited_for_.clear();
+    add_waits(*front(), waited_for_);
+    recording::waits(recorder_, *front(), waited_for_, since, now);
     if (!recorder_.counts_operations()) return;
     for (const int rank : verdicts_.departed()) recording::gone(recorder_, ranks_, rank);
 }
@@ -308,10 +312,16 @@ std::vector<int> Collectives::others() const {
 }
 
 std::vector<int> Collectives::waits_for(const Operation& operation) const {
-    if (operation.run.execution) return operation.run.execution->waits_for();
-    if (operation.run.state == OperationState::in_slots)
-        return slots_->waits_for(operation.call, operation.run.slot_state);
-    return {};
+    std::vector<int> ranks;
+    add_waits(operation, ranks);
+    return ranks;
+}
+
+void Collectives::add_waits(const Operation& operation, std::vector<int>& ranks) const {
+    if (operation.run.execution)
+        operation.run.execution->add_waits(ranks);
+    else if (operation.run.state == OperationState::in_slots)
+        slots_->add_waits(operation.call, operation.run.slot_state, ranks);
 }
 
 // ---- In slots

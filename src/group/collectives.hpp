@@ -130,6 +130,7 @@ class Collectives {
     /// The fault that TUTTI_FAULTS asks for in it, when its time has come.
     void suffer(Operation& operation, bool moved, bool ends);
     void probe(const Operation& operation);
+    void add_waits(const Operation& operation, std::vector<int>& ranks) const;
     bool has_left(int peer) const;
     std::vector<int> others() const;
     void check_records(std::uint64_t sequence);
@@ -172,6 +173,7 @@ class Collectives {
     std::optional<engine::Slots> slots_;                                               // where all ranks share memory
     std::uint64_t looked_back_to_ = 0;  // the collective that is compared when this rank runs out of slots
     Instant next_probe_{};
+    std::vector<int> waited_for_;  // of one look
     Relay relay_;
 };
 

@@ -162,23 +162,23 @@ void Driver::sleep(milliseconds limit, const std::function<bool()>& done) {
         std::atomic<bool>& asleep;
         ~Wake() { asleep = false; }
     } wake{asleep_};
-    const std::vector<transport::Pollable> sockets = driven_->pollables();
+    driven_->pollables(sockets_);
     // A change in memory that this thread waits for, such as a window's signal, moves nothing.
     const auto ready = [&] { return driven_->has_failed() || driven_->move() || done(); };
     const auto& arena = neighbours_->arena();
-    if (sockets.empty() && neighbours_->are_all()) {
+    if (sockets_.empty() && neighbours_->are_all()) {
         arena->sleep(neighbours_->own_local(), limit, ready);
         return;
     }
-    std::vector<pollfd> entries{{driven_->news_fd(), POLLIN, 0}};
-    for (const auto& socket : sockets) {
+    entries_.assign(1, {driven_->news_fd(), POLLIN, 0});
+    for (const auto& socket : sockets_) {
         if (socket.fd < 0) limit = std::min(limit, memory_nap);
-        entries.push_back({socket.fd, static_cast<short>(socket.output ? POLLOUT : POLLIN), 0});
+        entries_.push_back({socket.fd, static_cast<short>(socket.output ? POLLOUT : POLLIN), 0});
     }
-    const auto poll = [&] { ::poll(entries.data(), entries.size(), static_cast<int>(limit.count())); };
+    const auto poll = [&] { ::poll(entries_.data(), entries_.size(), static_cast<int>(limit.count())); };
     if (!arena || neighbours_->are_all()) return poll();  // there are bells only where some ranks are elsewhere
     arena->sleep_by_bell(neighbours_->own_local(), ready, [&](int bell) {
-        entries.push_back({bell, POLLIN, 0});
+        entries_.push_back({bell, POLLIN, 0});
         poll();
     });
 }

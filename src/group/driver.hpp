@@ -11,6 +11,8 @@
 
 #include <tutti/transport.hpp>
 
+#include <poll.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -33,9 +35,9 @@ class Driven {
     virtual void look_after() = 0;
     /// Nothing will move any more.
     virtual bool has_failed() = 0;
-    /// The descriptors that can wake a thread that sleeps, with one that is readable when there is news. -1 among them:
-    /// something moves in memory of which none tells.
-    virtual std::vector<transport::Pollable> pollables() = 0;
+    /// The descriptors that can wake a thread that sleeps, with one that is readable when there is news, instead of
+    /// what was in `into`. -1 among them: something moves in memory of which none tells.
+    virtual void pollables(std::vector<transport::Pollable>& into) = 0;
     virtual int news_fd() const noexcept = 0;
     /// The progress thread has ended with an exception.
     virtual void end_of_thread() noexcept = 0;
@@ -94,7 +96,9 @@ class Driver {
     const transport::Neighbours* neighbours_ = nullptr;
     Waiting waiting_, background_waiting_;  // of the threads that call, and of the progress thread
     std::atomic<int> drivers_{0};
-    std::atomic<bool> asleep_{false};  // one of this rank's threads is in sleep()
+    std::atomic<bool> asleep_{false};  // one of this rank's threads is in sleep(), and has these
+    std::vector<transport::Pollable> sockets_;
+    std::vector<pollfd> entries_;
     // Where the progress thread waits while there is nothing to do, or another thread drives.
     std::mutex parking_mutex_;
     std::condition_variable unparked_;

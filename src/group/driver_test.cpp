@@ -31,7 +31,7 @@ class Work : public Driven {
     }
     void look_after() override { ++looks; }
     bool has_failed() override { return false; }
-    std::vector<transport::Pollable> pollables() override { return {}; }
+    void pollables(std::vector<transport::Pollable>& into) override { into.clear(); }
     int news_fd() const noexcept override { return news_.get(); }
     void end_of_thread() noexcept override {}
 

@@ -22,6 +22,7 @@ namespace {
 
 // After the news of a death: as long as something moves, but survivors that keep sending to each other hear of it too.
 constexpr std::chrono::milliseconds last_moves_max{100};
+constexpr std::size_t spare_messages_max = 4096;
 
 bool is_end_of_a_rank(const rendezvous::Verdict& verdict) {
     using rendezvous::VerdictKind;
@@ -86,7 +87,7 @@ void Flight::activate(Collectives& collectives) {
 }
 
 void Flight::post(const std::shared_ptr<Operation>& message) {
-    messages_.push_back(message);
+    keep(message);
     transport::Transfer& transfer = message->transfer;
     const std::byte* at = message->is_receive ? transfer.target : transfer.source;
     if (ways_.huge_pages != nullptr && at != nullptr && transfer.bytes >= HugePages::least_bytes &&
@@ -157,20 +158,19 @@ bool Flight::has_failed() {
     return failure_ != nullptr;
 }
 
-std::vector<transport::Pollable> Flight::pollables() {
-    std::vector<transport::Pollable> all, some;
+void Flight::pollables(std::vector<transport::Pollable>& into) {
+    into.clear();
     const std::lock_guard lock(mutex_);
     for_each_mailbox([&](const transport::Mailbox& mailbox) {
-        mailbox.pollables(some);
-        all.insert(all.end(), some.begin(), some.end());
+        mailbox.pollables(of_mailbox_);
+        into.insert(into.end(), of_mailbox_.begin(), of_mailbox_.end());
     });
     for (const Collectives* collectives : active_) {
         if (const auto front = collectives->front(); front && front->run.execution)
-            front->run.execution->pollables(all);
+            front->run.execution->pollables(into);
     }
     // Ranks that all share memory wake each other without descriptors, but not one that polls a transport's.
-    if (!all.empty() && ways_.neighbours->are_all() && has_native()) all.push_back({-1, false});
-    return all;
+    if (!into.empty() && ways_.neighbours->are_all() && has_native()) into.push_back({-1, false});
 }
 
 void Flight::end_of_thread() noexcept {
@@ -249,12 +249,26 @@ bool Flight::progress_messages() {
             ++it;
             continue;
         }
-        const std::shared_ptr<Operation> operation = *it;
-        it = messages_.erase(it);
+        const std::shared_ptr<Operation> operation = std::move(*it);
+        it = remove(it);
         operation->group->end(operation, nullptr);
         moved = true;
     }
     return moved;
+}
+
+void Flight::keep(const std::shared_ptr<Operation>& message) {
+    if (spare_messages_.empty()) return messages_.push_back(message);
+    spare_messages_.front() = message;
+    messages_.splice(messages_.end(), spare_messages_, spare_messages_.begin());
+}
+
+Flight::Messages::iterator Flight::remove(Messages::iterator message) {
+    const auto next = std::next(message);
+    if (spare_messages_.size() >= spare_messages_max) return messages_.erase(message);
+    message->reset();
+    spare_messages_.splice(spare_messages_.begin(), messages_, message);
+    return next;
 }
 
 bool Flight::run(engine::Running& execution) {
@@ -349,23 +363,31 @@ void Flight::check() {
         const int peer = operation->transfer.peer;
         return group.inquest().give_up(group.rank_of(peer), verdicts_.gone(peer, group.backends().transport()));
     }
-    for (Collectives* collectives : std::vector(active_)) {
+    checked_ = active_;
+    for (Collectives* collectives : checked_) {
         if (collectives->front() == nullptr) continue;  // the look at another one has brought it to its end
         collectives->check_front(now);
         if (failure_) return;
     }
     if (!active_.empty()) return;
-    for (const auto& group : groups_.all()) {  // their last collectives, in which this rank may not have waited
+    // Their last collectives, in which this rank may not have waited.
+    std::vector<std::shared_ptr<Group>> groups = std::exchange(no_groups_, {});
+    groups_.add_all(groups);
+    for (const auto& group : groups) {
         group->collectives().check_last();
         if (failure_) return;
     }
+    groups.clear();
+    no_groups_ = std::move(groups);
 }
 
 void Flight::record_waits(Instant now) {
     for (Collectives* collectives : active_) collectives->record_waits(last_check_, now);
     for (const auto& operation : messages_) {
+        if (operation->transfer.peer < 0) continue;
         Group& group = *operation->group;
-        recording::waits(group.recorder(), *operation, group.inquest().peer_of(*operation), last_check_, now);
+        const int peer = group.rank_of(operation->transfer.peer);
+        recording::waits(group.recorder(), *operation, {&peer, 1}, last_check_, now);
     }
     last_check_ = now;
 }

@@ -111,11 +111,12 @@ class Flight final : public Driven {
     bool is_busy() override;
     void look_after() override;
     bool has_failed() override;
-    std::vector<transport::Pollable> pollables() override;
+    void pollables(std::vector<transport::Pollable>& into) override;
     int news_fd() const noexcept override { return ways_.news_fd; }
     void end_of_thread() noexcept override;
 
  private:
+    using Messages = std::list<std::shared_ptr<Operation>>;
     template <class F>
     void for_each_mailbox(F f);
     bool has_native() const;
@@ -126,6 +127,9 @@ class Flight final : public Driven {
     void take_what_has_come();
     bool progress_collectives();
     bool progress_messages();
+    void keep(const std::shared_ptr<Operation>& message);
+    /// Returns the one behind it.
+    Messages::iterator remove(Messages::iterator message);
     void record_waits(Instant now);
     bool is_in_vain(const Operation& message) const;
     void give_up(const std::shared_ptr<Operation>& send);
@@ -135,14 +139,17 @@ class Flight final : public Driven {
     Ways ways_;
     std::vector<std::weak_ptr<transport::Mailbox>> others_;  // mailboxes beside the world's
     BiasedMutex mutex_;
-    std::vector<Collectives*> active_;  // their operations keep the groups alive
-    std::list<std::shared_ptr<Operation>> messages_;
+    std::vector<Collectives*> active_;                   // their operations keep the groups alive
+    std::vector<Collectives*> checked_;                  // of one check: meanwhile others may become active
+    Messages messages_, spare_messages_;                 // spare: the memory of those that are over, for the next ones
     std::vector<std::shared_ptr<Operation>> completed_;  // whose continuations have not been called yet
     std::exception_ptr failure_;
-    bool executing_ = false;       // inside an execution
-    std::exception_ptr deferred_;  // the failure meanwhile
-    bool leaving_ = false;         // no receive will come
+    bool executing_ = false;                       // inside an execution
+    std::exception_ptr deferred_;                  // the failure meanwhile
+    bool leaving_ = false;                         // no receive will come
+    std::vector<transport::Pollable> of_mailbox_;  // of one call
     Instant next_check_{}, last_check_{};
+    std::vector<std::shared_ptr<Group>> no_groups_;  // the memory of the last check's list
 };
 
 }  // namespace tutti::detail

@@ -34,11 +34,15 @@ std::shared_ptr<Group> GroupTable::find(std::uint32_t index) const {
 
 std::vector<std::shared_ptr<Group>> GroupTable::all() const {
     std::vector<std::shared_ptr<Group>> alive;
+    add_all(alive);
+    return alive;
+}
+
+void GroupTable::add_all(std::vector<std::shared_ptr<Group>>& groups) const {
     const MutexLock lock(mutex_);
     for (const auto& [index, group] : groups_) {
-        if (auto held = group.lock()) alive.push_back(std::move(held));
+        if (auto held = group.lock()) groups.push_back(std::move(held));
     }
-    return alive;
 }
 
 GroupPlace GroupTable::next_place(std::uint32_t count, std::uint64_t part_bytes) {

@@ -38,6 +38,7 @@ class GroupTable final : public transport::Calls {
     /// The group with that number, 0: of all ranks; null: this rank is not in it, or it is gone.
     std::shared_ptr<Group> find(std::uint32_t index) const;
     std::vector<std::shared_ptr<Group>> all() const;
+    void add_all(std::vector<std::shared_ptr<Group>>& groups) const;
 
     /// Held from agreeing about new groups until they have their numbers: two threads that make groups at once get the
     /// same numbers on all ranks, or an error.

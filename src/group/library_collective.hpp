@@ -26,7 +26,7 @@ class LibraryCollective final : public engine::Running {
     bool progress() override;
     bool done() const noexcept override { return done_; }
     std::string where() const override { return "in the transport's library"; }
-    std::vector<int> waits_for() const override { return {}; }
+    void add_waits(std::vector<int>& /*ranks*/) const override {}
     const std::optional<std::pair<int, std::uint64_t>>& mismatch() const noexcept override { return none_; }
     std::exception_ptr error() const noexcept override { return done_ ? error_ : nullptr; }
     bool is_opaque() const noexcept override { return true; }

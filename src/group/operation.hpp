@@ -88,7 +88,7 @@ struct Run {
     std::uint64_t sequence = 0;                           ///< its number among its group's collectives
     OperationState state = OperationState::queued;        ///< changes by Operation::move_to()
     std::unique_ptr<engine::Running> execution{};         ///< relayed, scheduled
-    std::unique_ptr<engine::Execution> done_execution{};  ///< of the schedule chosen beforehand, for the next time
+    std::unique_ptr<engine::Execution> done_execution{};  ///< of a planned one, for the next time
     std::exception_ptr failed{};                          ///< it alone, in the library that ran it
     std::uint64_t channel = 0;                            ///< of its messages, from the schedule's begin on
     engine::SlotState slot_state{};                       ///< sequence 0: it is not in slots, or has not begun
@@ -104,6 +104,7 @@ class Operation : public Completion {
     bool is_collective = true;
     bool is_receive = false;
     bool caller_goes_on = false;      // asynchronous: its caller is known to compute before it waits
+    bool planned = false;             // a plan's: it is likely to run again (renew)
     engine::CollectiveCall call;      // collectives: its buffers, in one piece, and what ranks agree on
     algorithm::Request request;       // the same for a schedule
     transport::Transfer transfer;     // point to point

@@ -76,7 +76,7 @@ void gone(record::Recorder& recorder, const Ranks& ranks, int global) {
     if (const int rank = ranks.rank_of(global); rank >= 0) recorder.note_gone(rank);
 }
 
-void waits(record::Recorder& recorder, const Operation& operation, const std::vector<int>& peers, Instant since,
+void waits(record::Recorder& recorder, const Operation& operation, std::span<const int> peers, Instant since,
            Instant now) {
     for (const int peer : peers) recorder.note_wait(peer, now - std::max(since, operation.run.started));
 }

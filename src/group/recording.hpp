@@ -9,7 +9,7 @@
 #include "record/recorder.hpp"
 
 #include <exception>
-#include <vector>
+#include <span>
 
 namespace tutti::detail::recording {
 
@@ -22,7 +22,7 @@ void failure(record::Recorder& recorder, const Ranks& ranks, const std::exceptio
 /// A rank of the world has died, or has left.
 void gone(record::Recorder& recorder, const Ranks& ranks, int global);
 /// It has waited for `peers` between these two looks, if it had begun.
-void waits(record::Recorder& recorder, const Operation& operation, const std::vector<int>& peers, Instant since,
+void waits(record::Recorder& recorder, const Operation& operation, std::span<const int> peers, Instant since,
            Instant now);
 
 }  // namespace tutti::detail::recording

@@ -66,7 +66,8 @@ TEST_F(RecordingOfThree, counts_a_dead_rank_of_the_group_once_and_no_other) {
 TEST_F(RecordingOfThree, counts_a_wait_from_the_begin_of_the_operation) {
     Operation operation;
     operation.run.started = Instant(std::chrono::seconds(10));
-    recording::waits(recorder_, operation, {2}, Instant(std::chrono::seconds(9)), Instant(std::chrono::seconds(12)));
+    recording::waits(recorder_, operation, std::array{2}, Instant(std::chrono::seconds(9)),
+                     Instant(std::chrono::seconds(12)));
     EXPECT_DOUBLE_EQ(recorder_.counters().waited_s.at(2), 2.0);
     EXPECT_DOUBLE_EQ(recorder_.counters().waited_s.at(0), 0.0);
 }

@@ -40,6 +40,7 @@ std::shared_ptr<Operation> Operation::again() const {
     next->is_collective = is_collective;
     next->is_receive = is_receive;
     next->caller_goes_on = caller_goes_on;
+    next->planned = planned;
     next->request = request;
     next->call = call;
     next->refer_to_blocks();
@@ -61,6 +62,7 @@ void Operation::renew(const Operation& model) {
     reopen();
     request.scheduled = model.request.scheduled;
     request.largest_count = model.request.largest_count;
+    transfer = model.transfer;  // of any source: it became that of one
     run = {.done_execution = std::move(run.done_execution)};
 }
 

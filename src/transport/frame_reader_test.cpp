@@ -125,7 +125,7 @@ TEST_F(FramesRead, fill_a_message_that_waits_for_its_receive) {
     reader_.pass_header();
     Unexpected message;
     message.frame = reader_.header();
-    message.bytes = std::make_unique<std::byte[]>(40);
+    message.bytes = SpareMemory().take(40);
     reader_.begin_payload(message);
     read_payload();
     EXPECT_EQ(std::memcmp(message.message().data(), numbered(40).data(), 40), 0);
@@ -143,11 +143,12 @@ TEST_F(FramesRead, combine_whole_elements_wherever_the_pieces_are_cut) {
     std::vector<std::byte> got;
     Transfer& receive = receive_of(length);
     receive.element_bytes = element;
-    receive.on_bytes = [&](std::size_t offset, std::span<const std::byte> bytes) {
+    const auto append = [&](std::size_t offset, std::span<const std::byte> bytes) {
         ASSERT_EQ(offset, got.size());
         ASSERT_EQ(bytes.size() % element, 0U);
         got.insert(got.end(), bytes.begin(), bytes.end());
     };
+    receive.on_bytes = ByteSink::of(append);
     ASSERT_TRUE(turn_finds_header());
     reader_.pass_header();
     reader_.begin_payload(receive);
@@ -160,14 +161,13 @@ TEST_F(FramesRead, keep_nothing_of_an_element_for_the_next_message) {
     comes(bytes_of(frame_of(1, 3), numbered(3)));
     comes(bytes_of(frame_of(2, 8), message));
     std::vector<std::byte> got;
+    const auto append = [&](std::size_t, std::span<const std::byte> b) { got.insert(got.end(), b.begin(), b.end()); };
     for (const std::size_t length : {3, 8}) {
         ASSERT_TRUE(turn_finds_header());
         reader_.pass_header();
         Transfer& receive = receive_of(length);
         receive.element_bytes = 8;
-        receive.on_bytes = [&](std::size_t, std::span<const std::byte> b) {
-            got.insert(got.end(), b.begin(), b.end());
-        };
+        receive.on_bytes = ByteSink::of(append);
         reader_.begin_payload(receive);
         read_payload();
         reader_.end_payload();

@@ -2,7 +2,6 @@
 #include "transport/mailbox.hpp"
 
 #include <algorithm>
-#include <memory>
 
 namespace tutti::transport {
 namespace {
@@ -111,8 +110,7 @@ bool Mailbox::on_eager(Peer& p, const Frame& frame) {
         return true;
     }
     if (!checks_.allows_unmet(p.rank, frame)) return false;
-    Unexpected& message = matching_.keep(p.rank, frame);
-    message.bytes = std::make_unique_for_overwrite<std::byte[]>(frame.length);
+    Unexpected& message = matching_.keep_with_bytes(p.rank, frame);
     p.reader.begin_payload(message);
     return true;
 }

@@ -127,7 +127,8 @@ TEST_F(LibraryMessage, is_none_where_it_is_short_or_combined) {
     EXPECT_TRUE(receive_.done && library_.receives.empty());
     send_.bytes = receive_.bytes = bytes;
     std::size_t combined = 0;
-    receive_.on_bytes = [&](std::size_t, std::span<const std::byte> some) { combined += some.size(); };
+    auto count = [&](std::size_t, std::span<const std::byte> some) { combined += some.size(); };
+    receive_.on_bytes = ByteSink::of(count);
     receiver_.post_receive(receive_);
     sender_.post_send(send_);
     turn();

@@ -4,13 +4,14 @@
 // Threads: one at a time.
 #pragma once
 
+#include "core/kept_map.hpp"
 #include "transport/frame.hpp"
 #include "transport/transfer.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <unordered_map>
-#include <utility>
+#include <span>
 #include <vector>
 
 namespace tutti::transport {
@@ -19,18 +20,22 @@ class LongMessages {
  public:
     /// The id of a send, which its request carries and its answer names.
     std::uint64_t announce(Transfer& send) {
-        announced_.emplace(next_id_, &send);
+        announced_[next_id_] = &send;
         return next_id_++;
     }
     /// The send that is answered; it waits no longer. Null: there is none with that id.
     Transfer* take_announced(std::uint64_t id) { return take(announced_, id); }
     /// Whether it had been announced and not answered.
     bool withdraw(const Transfer& send) {
-        return std::erase_if(announced_, [&](const auto& entry) { return entry.second == &send; }) > 0;
+        const auto found = std::find_if(announced_.begin(), announced_.end(),
+                                        [&](const auto& entry) { return entry.second == &send; });
+        if (found == announced_.end()) return false;
+        announced_.erase(found);
+        return true;
     }
 
     /// The receive's sender is cleared to send.
-    void grant(int source, std::uint64_t id, Transfer& receive) { granted_.emplace(key(source, id), &receive); }
+    void grant(int source, std::uint64_t id, Transfer& receive) { granted_[key(source, id)] = &receive; }
     /// The receive for data that come; null: there is none for so many bytes.
     Transfer* take_granted(int source, std::uint64_t id, std::size_t bytes) {
         const auto found = granted_.find(key(source, id));
@@ -45,7 +50,12 @@ class LongMessages {
         Frame::Kind kind = Frame::Kind::clear;
     };
     void clear_later(const Clear& clear) { clears_.push_back(clear); }
-    std::vector<Clear> take_clears() { return std::exchange(clears_, {}); }
+    /// Those of the last turn, until the next call.
+    std::span<const Clear> take_clears() {
+        taken_.clear();
+        taken_.swap(clears_);
+        return taken_;
+    }
 
     void drop_all() {
         announced_.clear();
@@ -54,7 +64,7 @@ class LongMessages {
     }
 
  private:
-    using ById = std::unordered_map<std::uint64_t, Transfer*>;
+    using ById = KeptMap<std::uint64_t, Transfer*>;
     static Transfer* take(ById& transfers, std::uint64_t id) {
         const auto found = transfers.find(id);
         if (found == transfers.end()) return nullptr;
@@ -67,7 +77,7 @@ class LongMessages {
     ById announced_;
     ById granted_;  // by source and id
     std::uint64_t next_id_ = 1;
-    std::vector<Clear> clears_;
+    std::vector<Clear> clears_, taken_;
 };
 
 }  // namespace tutti::transport

@@ -222,7 +222,7 @@ bool Mailbox::move_by_library() {
 
 bool Mailbox::progress() {
     if (!findings_.empty()) return true;  // its owner looks at them first
-    const auto clears = long_messages_.take_clears();
+    const std::span<const LongMessages::Clear> clears = long_messages_.take_clears();
     for (const auto& one : clears) say(one.to, one.kind, one.channel, one.id);
     bool moved = !clears.empty();
     moved |= pull_some();

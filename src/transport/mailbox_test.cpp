@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <functional>
 #include <list>
 #include <memory>
 #include <span>
@@ -64,13 +63,13 @@ class MailboxTurns : public testing::TestWithParam<bool> {
         return transfer;
     }
     void send(int channel) { ASSERT_TRUE(post_send(channel).done); }
-    Transfer& receive(int channel, std::function<void(std::size_t, std::span<const std::byte>)> on_bytes = {}) {
+    Transfer& receive(int channel, ByteSink on_bytes = {}) {
         Transfer& transfer = transfers_.emplace_back();
         transfer.peer = 0;
         transfer.channel = static_cast<std::uint64_t>(channel);
         transfer.bytes = length_;
         transfer.target = contents_.emplace_back(length_).data();
-        transfer.on_bytes = std::move(on_bytes);
+        transfer.on_bytes = on_bytes;
         receiver_.post_receive(transfer);
         return transfer;
     }
@@ -124,10 +123,11 @@ TEST_P(MailboxTurns, what_follows_the_end_of_a_long_message_waits_too) {
     length_ = std::size_t{100} << 10;  // more than the ring holds
     const Transfer& long_one = post_send(1);
     std::size_t combined = 0;
-    const Transfer& receive_long = receive(1, [&](std::size_t offset, std::span<const std::byte> arrived) {
+    const auto combine = [&](std::size_t offset, std::span<const std::byte> arrived) {
         ASSERT_EQ(offset, combined);
         combined += arrived.size();
-    });
+    };
+    const Transfer& receive_long = receive(1, ByteSink::of(combine));
     bool second_sent = false;
     for (int turn = 0; turn < 20 && !receive_long.done; ++turn) {
         sender_.progress();
@@ -158,11 +158,12 @@ TEST_P(MailboxTurns, what_is_taken_back_while_it_is_read_is_not_received) {
     const std::vector<std::byte> bytes(length_, std::byte{1});
     sent.peer = 1, sent.source = bytes.data(), sent.bytes = length_;
     got.peer = 0, got.bytes = length_;
-    got.on_bytes = [&](std::size_t, std::span<const std::byte>) {
+    const auto withdraw = [&](std::size_t, std::span<const std::byte>) {
         // In another thread, as from a rank of another process: it waits until this read is over.
         if (take_back && !taking_back_.joinable()) taking_back_ = std::thread([&] { senders.withdraw_offers(); });
         while (take_back && arena_->control(0).withdrawn.load() == 0) std::this_thread::yield();
     };
+    got.on_bytes = ByteSink::of(withdraw);
     receiver.post_receive(got);
     sender.post_send(sent);
     for (int turn = 0; turn < 100 && got.bytes_done == 0; ++turn) receiver.progress();

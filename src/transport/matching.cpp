@@ -1,6 +1,7 @@
 #include "transport/matching.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace tutti::transport {
 namespace {
@@ -12,48 +13,51 @@ auto takes_from(int source) {
 }  // namespace
 
 void Matching::post(Transfer& receive) {
-    posted_[receive.channel].push_back(&receive);
+    posted_.add(receive.channel, &receive);
     if (receive.peer == any_source) ++posted_for_any_;
 }
 
 Transfer* Matching::take_posted(int source, std::uint64_t channel) {
     const auto found = posted_.find(channel);
     if (found == posted_.end()) return nullptr;
-    auto& receives = found->second;
-    const auto match = std::ranges::find_if(receives, takes_from(source));
-    if (match == receives.end()) return nullptr;
-    Transfer* transfer = *match;
-    receives.erase(match);
-    if (receives.empty()) posted_.erase(found);
+    const auto match = std::ranges::find_if(found->second, takes_from(source));
+    if (match == found->second.end()) return nullptr;
+    Transfer* const transfer = *match;
+    posted_.remove(found, match);
     if (transfer->peer == any_source) --posted_for_any_;
     return transfer;
 }
 
 bool Matching::is_posted(int source, std::uint64_t channel) const {
-    const auto found = posted_.find(channel);
-    return found != posted_.end() && std::ranges::any_of(found->second, takes_from(source));
+    const auto* const receives = posted_.on(channel);
+    return receives != nullptr && std::ranges::any_of(*receives, takes_from(source));
 }
 
 const Transfer* Matching::posted_for(int source, std::uint64_t channel) const {
-    const auto found = posted_.find(channel);
-    if (found == posted_.end()) return nullptr;
-    const auto receive = std::ranges::find(found->second, source, &Transfer::peer);
-    return receive == found->second.end() ? nullptr : *receive;
+    const auto* const receives = posted_.on(channel);
+    if (receives == nullptr) return nullptr;
+    const auto receive = std::ranges::find(*receives, source, &Transfer::peer);
+    return receive == receives->end() ? nullptr : *receive;
 }
 
 bool Matching::withdraw(const Transfer& receive) {
     const auto found = posted_.find(receive.channel);
     if (found == posted_.end()) return false;
-    const auto count = std::erase(found->second, &receive);
-    if (found->second.empty()) posted_.erase(found);
+    const auto count = posted_.remove_if(found, [&](const Transfer* other) { return other == &receive; });
     if (count > 0 && receive.peer == any_source) --posted_for_any_;
     return count > 0;
 }
 
 Unexpected& Matching::keep(int source, const Frame& frame) {
-    Unexpected& message = unexpected_[frame.channel].emplace_back();
+    Unexpected message;
     message.source = source;
     message.frame = frame;
+    return unexpected_.add(frame.channel, std::move(message));
+}
+
+Unexpected& Matching::keep_with_bytes(int source, const Frame& frame) {
+    Unexpected& message = keep(source, frame);
+    message.bytes = memory_.take(frame.length);
     return message;
 }
 
@@ -67,25 +71,27 @@ Unexpected* Matching::find(const Transfer& receive) {
 }
 
 void Matching::forget(const Unexpected& message) {
-    forget_if(message.frame.channel, [&](const Unexpected& other) { return &other == &message; });
+    const auto found = unexpected_.find(message.frame.channel);
+    if (found == unexpected_.end()) return;
+    const auto at = std::ranges::find_if(found->second, [&](const Unexpected& other) { return &other == &message; });
+    if (at == found->second.end()) return;
+    memory_.give_back(std::move(at->bytes));
+    unexpected_.remove(found, at);
 }
 
 void Matching::forget_if(std::uint64_t channel, const std::function<bool(const Unexpected&)>& condition) {
-    const auto found = unexpected_.find(channel);
-    if (found == unexpected_.end()) return;
-    found->second.remove_if(condition);
-    if (found->second.empty()) unexpected_.erase(found);
+    if (const auto found = unexpected_.find(channel); found != unexpected_.end())
+        unexpected_.remove_if(found, condition);
 }
 
 void Matching::forget_if(const std::function<bool(const Unexpected&)>& condition) {
-    for (auto& [channel, messages] : unexpected_) messages.remove_if(condition);
-    std::erase_if(unexpected_, [](const auto& entry) { return entry.second.empty(); });
+    unexpected_.remove_if(condition);
 }
 
 const std::list<Unexpected>& Matching::on(std::uint64_t channel) const {
     static const std::list<Unexpected> none;
-    const auto found = unexpected_.empty() ? unexpected_.end() : unexpected_.find(channel);
-    return found == unexpected_.end() ? none : found->second;
+    const std::list<Unexpected>* const messages = unexpected_.empty() ? nullptr : unexpected_.on(channel);
+    return messages == nullptr ? none : *messages;
 }
 
 void Matching::drop_all() {

@@ -4,16 +4,16 @@
 // Threads: one at a time.
 #pragma once
 
+#include "transport/by_channel.hpp"
 #include "transport/frame.hpp"
+#include "transport/spare_memory.hpp"
 #include "transport/transfer.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <list>
-#include <memory>
 #include <span>
-#include <unordered_map>
 
 namespace tutti::transport {
 
@@ -21,10 +21,10 @@ namespace tutti::transport {
 struct Unexpected {
     int source = 0;
     Frame frame{};
-    std::unique_ptr<std::byte[]> bytes{};  ///< eager; frame.length of them
-    bool complete = false;                 ///< all bytes are here (request: always)
-    Transfer* bound = nullptr;             ///< a receive that waits for the rest
-    Transfer* local_send = nullptr;        ///< a message to oneself
+    SpareMemory::Block bytes{};      ///< eager; frame.length of them
+    bool complete = false;           ///< all bytes are here (request: always)
+    Transfer* bound = nullptr;       ///< a receive that waits for the rest
+    Transfer* local_send = nullptr;  ///< a message to oneself
 
     std::span<const std::byte> message() const { return {bytes.get(), frame.length}; }
 };
@@ -46,6 +46,8 @@ class Matching {
     // ---- Messages that wait
     bool has_unexpected(std::uint64_t channel) const { return !unexpected_.empty() && unexpected_.contains(channel); }
     Unexpected& keep(int source, const Frame& frame);
+    /// With memory for its bytes.
+    Unexpected& keep_with_bytes(int source, const Frame& frame);
     /// The message that a receive meets; null: none waits.
     Unexpected* find(const Transfer& receive);
     void forget(const Unexpected& message);
@@ -57,9 +59,10 @@ class Matching {
     void drop_all();
 
  private:
-    std::unordered_map<std::uint64_t, std::list<Transfer*>> posted_;       // by channel, in order
-    std::unordered_map<std::uint64_t, std::list<Unexpected>> unexpected_;  // by channel, in order of arrival
-    std::size_t posted_for_any_ = 0;                                       // receives of any source
+    ByChannel<Transfer*> posted_;
+    ByChannel<Unexpected> unexpected_;  // in order of arrival
+    SpareMemory memory_;                // of their bytes
+    std::size_t posted_for_any_ = 0;    // receives of any source
 };
 
 }  // namespace tutti::transport

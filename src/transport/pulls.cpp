@@ -34,7 +34,7 @@ Pulls::Progress Pulls::progress(Bounce& bounce) {
         if (receive.bytes_done < receive.bytes) return {Outcome::some, pull};
         receive.done = true;
     }
-    pulls_.pop_front();
+    pulls_.pop();
     return {!stood ? Outcome::revoked : read ? Outcome::whole : Outcome::closed, pull};
 }
 

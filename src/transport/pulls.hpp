@@ -4,13 +4,13 @@
 // Threads: one at a time.
 #pragma once
 
+#include "core/queue.hpp"
 #include "transport/frame_reader.hpp"
 #include "transport/shm/neighbours.hpp"
 #include "transport/transfer.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <span>
 
 namespace tutti::transport {
@@ -44,7 +44,7 @@ class Pulls {
         std::uint64_t id = 0, address = 0;
         Transfer* receive = nullptr;
     };
-    void begin(const Pull& pull) { pulls_.push_back(pull); }
+    void begin(const Pull& pull) { pulls_.push(pull); }
     bool empty() const noexcept { return pulls_.empty(); }
     enum class Outcome : std::uint8_t {
         some,     ///< a piece of it
@@ -65,7 +65,7 @@ class Pulls {
 
     const Neighbours* neighbours_;
     std::size_t from_bytes_ = bytes_on_shared_cores;
-    std::deque<Pull> pulls_;
+    Queue<Pull> pulls_;
 };
 
 }  // namespace tutti::transport

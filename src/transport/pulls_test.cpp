@@ -81,10 +81,11 @@ TEST_F(PullsOfTwo, combine_pieces_in_order) {
     Transfer receive;
     receive.bytes = message.size();
     receive.element_bytes = 8;
-    receive.on_bytes = [&](std::size_t offset, std::span<const std::byte> bytes) {
+    const auto append = [&](std::size_t offset, std::span<const std::byte> bytes) {
         ASSERT_EQ(offset, got.size());
         got.insert(got.end(), bytes.begin(), bytes.end());
     };
+    receive.on_bytes = ByteSink::of(append);
     pulls_.begin({0, 1, address_of(message), &receive});
     for (int turn = 0; turn < 3; ++turn) EXPECT_EQ(pulls_.progress(bounce_).outcome, Pulls::Outcome::some);
     EXPECT_EQ(pulls_.progress(bounce_).outcome, Pulls::Outcome::whole);

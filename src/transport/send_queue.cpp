@@ -25,13 +25,13 @@ bool SendQueue::write(Stream& stream) {
             out.transfer->bytes_done = out.written - sizeof(Frame);
         if (out.written < sizeof(Frame) + payload.size()) continue;
         if (out.transfer != nullptr) out.transfer->done = true;
-        frames_.pop_front();
+        frames_.pop();
     }
     return moved;
 }
 
 bool SendQueue::holds(const Transfer& transfer) const {
-    return std::ranges::find(frames_, &transfer, &Outgoing::transfer) != frames_.end();
+    return std::ranges::find(frames_.items(), &transfer, &Outgoing::transfer) != frames_.items().end();
 }
 
 }  // namespace tutti::transport

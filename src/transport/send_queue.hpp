@@ -3,13 +3,13 @@
 // Threads: one at a time.
 #pragma once
 
+#include "core/queue.hpp"
 #include "transport/frame.hpp"
 #include "transport/transfer.hpp"
 
 #include <tutti/transport.hpp>
 
 #include <cstddef>
-#include <deque>
 
 namespace tutti::transport {
 
@@ -17,7 +17,7 @@ class SendQueue {
  public:
     bool empty() const noexcept { return frames_.empty(); }
     /// A frame, and behind it the message of a transfer, which is done when all has been written; null: none.
-    void push(const Frame& frame, Transfer* transfer) { frames_.push_back({frame, 0, transfer}); }
+    void push(const Frame& frame, Transfer* transfer) { frames_.push({frame, 0, transfer}); }
     /// A turn's worth. True: some bytes have gone.
     bool write(Stream& stream);
     bool holds(const Transfer& transfer) const;
@@ -29,7 +29,7 @@ class SendQueue {
         std::size_t written;
         Transfer* transfer;
     };
-    std::deque<Outgoing> frames_;
+    Queue<Outgoing> frames_;
 };
 
 /// A turn moves a bounded number of bytes each way, so that both directions flow at once, and bytes under way between

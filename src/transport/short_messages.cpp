@@ -2,7 +2,6 @@
 #include "transport/mailbox.hpp"
 
 #include <algorithm>
-#include <memory>
 
 namespace tutti::transport {
 
@@ -55,8 +54,7 @@ bool Mailbox::on_short(Peer& p, Stream& stream, const ShortMessage& message, Tra
     frame.length = message.length;
     if (receive == nullptr) {
         if (!checks_.allows_unmet(p.rank, frame)) return false;
-        Unexpected& kept = matching_.keep(p.rank, frame);
-        kept.bytes = std::make_unique_for_overwrite<std::byte[]>(frame.length);
+        Unexpected& kept = matching_.keep_with_bytes(p.rank, frame);
         kept.complete = true;
         stream.take(kept.bytes.get());
         return true;

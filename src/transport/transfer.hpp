@@ -6,12 +6,33 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <span>
 
 namespace tutti::transport {
 
 inline constexpr int any_source = -1;
+
+/// A function that takes the bytes of a message as they come, in order. It refers to its object, which stays in place.
+class ByteSink {
+ public:
+    ByteSink() = default;
+    /// Calls `object(offset, bytes)`.
+    template <class F>
+    static ByteSink of(F& object) {
+        ByteSink sink;
+        sink.object_ = const_cast<void*>(static_cast<const void*>(&object));
+        sink.call_ = [](void* at, std::size_t offset, std::span<const std::byte> bytes) {
+            (*static_cast<F*>(at))(offset, bytes);
+        };
+        return sink;
+    }
+    explicit operator bool() const noexcept { return call_ != nullptr; }
+    void operator()(std::size_t offset, std::span<const std::byte> bytes) const { call_(object_, offset, bytes); }
+
+ private:
+    void* object_ = nullptr;
+    void (*call_)(void* object, std::size_t offset, std::span<const std::byte> bytes) = nullptr;
+};
 
 struct Transfer {
     int peer = any_source;  ///< receives: becomes the sender's rank once matched
@@ -20,8 +41,7 @@ struct Transfer {
     const std::byte* source = nullptr;  ///< sends
     std::byte* target = nullptr;        ///< receives into memory
     std::size_t bytes = 0;
-    /// Receives that combine: gets the bytes in order, whole elements at a time.
-    std::function<void(std::size_t offset, std::span<const std::byte>)> on_bytes;
+    ByteSink on_bytes;  ///< receives that combine: gets whole elements at a time
     std::size_t element_bytes = 1;
     bool done = false;
     bool refused = false;  ///< sends: its receiver has left the group without it

@@ -1,0 +1,87 @@
+// ByChannel: what waits on each channel, in order, in memory that it keeps: where as much goes as comes, it allocates
+// nothing.
+//
+// Threads: one at a time.
+#pragma once
+
+#include "core/kept_map.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <list>
+#include <utility>
+
+namespace tutti::transport {
+
+template <class T>
+class ByChannel {
+ public:
+    using List = std::list<T>;  ///< never empty
+    using Channel = typename KeptMap<std::uint64_t, List>::iterator;
+
+    bool empty() const noexcept { return lists_.empty(); }
+    bool contains(std::uint64_t channel) const { return lists_.contains(channel); }
+    Channel find(std::uint64_t channel) { return lists_.find(channel); }
+    /// Null: nothing waits there.
+    const List* on(std::uint64_t channel) const {
+        const auto found = lists_.find(channel);
+        return found == lists_.end() ? nullptr : &found->second;
+    }
+    Channel end() noexcept { return lists_.end(); }
+
+    /// The last one on its channel. It stays in its place.
+    T& add(std::uint64_t channel, T item) {
+        List& list = lists_[channel];
+        if (spare_.empty()) return list.emplace_back(std::move(item));
+        list.splice(list.end(), spare_, spare_.begin());
+        return list.back() = std::move(item);
+    }
+    void remove(Channel channel, typename List::iterator item) {
+        drop(channel->second, item);
+        if (channel->second.empty()) lists_.erase(channel);
+    }
+    /// Those for which `condition` holds. Returns how many.
+    template <class Condition>
+    std::size_t remove_if(Channel channel, const Condition& condition) {
+        const std::size_t removed = drop_if(channel->second, condition);
+        if (channel->second.empty()) lists_.erase(channel);
+        return removed;
+    }
+    template <class Condition>
+    void remove_if(const Condition& condition) {
+        for (auto entry = lists_.begin(); entry != lists_.end();) {
+            drop_if(entry->second, condition);
+            entry = entry->second.empty() ? lists_.erase(entry) : std::next(entry);
+        }
+    }
+    void clear() noexcept { lists_.clear(); }
+
+ private:
+    template <class Condition>
+    std::size_t drop_if(List& list, const Condition& condition) {
+        std::size_t dropped = 0;
+        for (auto item = list.begin(); item != list.end();) {
+            const auto next = std::next(item);
+            if (condition(*item)) {
+                drop(list, item);
+                ++dropped;
+            }
+            item = next;
+        }
+        return dropped;
+    }
+    void drop(List& list, typename List::iterator item) {
+        if (spare_.size() >= KeptMap<std::uint64_t, List>::spare_max) {
+            list.erase(item);
+            return;
+        }
+        *item = T();
+        spare_.splice(spare_.begin(), list, item);
+    }
+
+    KeptMap<std::uint64_t, List> lists_;
+    List spare_;
+};
+
+}  // namespace tutti::transport

@@ -1,0 +1,66 @@
+// SpareMemory: memory for messages that come before their receives. It keeps what it gets back, up to a bound, so that
+// a program that does the same again and again has it allocated once.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace tutti::transport {
+
+class SpareMemory {
+ public:
+    /// It keeps so many bytes at most, and no block that is longer than the longest eager message.
+    static constexpr std::size_t bytes_max = std::size_t{4} << 20;
+    static constexpr std::size_t least_block = 256, longest_block = std::size_t{256} << 10;
+
+    class Block {
+     public:
+        Block() = default;
+        std::byte* get() const noexcept { return bytes_.get(); }
+
+     private:
+        friend class SpareMemory;
+        std::unique_ptr<std::byte[]> bytes_{};
+        std::size_t size_ = 0;  // a power of two, at least least_block
+    };
+
+    /// Of so many bytes, or more.
+    Block take(std::size_t bytes) {
+        Block block;
+        block.size_ = std::bit_ceil(std::max(bytes, least_block));
+        if (block.size_ <= longest_block) {
+            auto& spare = spare_of(block.size_);
+            if (!spare.empty()) {
+                block.bytes_ = std::move(spare.back());
+                spare.pop_back();
+                spare_bytes_ -= block.size_;
+                return block;
+            }
+        }
+        block.bytes_ = std::make_unique_for_overwrite<std::byte[]>(block.size_);
+        return block;
+    }
+    void give_back(Block block) {
+        if (!block.bytes_ || block.size_ > longest_block || spare_bytes_ + block.size_ > bytes_max) return;
+        spare_bytes_ += block.size_;
+        spare_of(block.size_).push_back(std::move(block.bytes_));
+    }
+    std::size_t spare_bytes() const noexcept { return spare_bytes_; }
+
+ private:
+    using Blocks = std::vector<std::unique_ptr<std::byte[]>>;
+    Blocks& spare_of(std::size_t size) { return spare_[static_cast<std::size_t>(std::countr_zero(size)) - first_]; }
+
+    static constexpr std::size_t first_ = std::countr_zero(least_block);
+    std::array<Blocks, std::countr_zero(longest_block) - first_ + 1> spare_;  // by the logarithm of their size
+    std::size_t spare_bytes_ = 0;
+};
+
+}  // namespace tutti::transport
