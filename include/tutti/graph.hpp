@@ -293,8 +293,9 @@ struct OptimiseOptions {
     /// bandwidth.
     std::optional<std::uint64_t> bucket_bytes{};
     double overlap_us = 200;  ///< collectives that take less, as predicted, are not worth starting early
-    /// In how many chunks a long all_reduce runs, with the steps before and after it that may. Default: the power of
-    /// two next to √(what can overlap / latency), up to 16, with `overlap_us` of communication in each.
+    /// In how many chunks a long all_reduce, reduce_scatter or all_gather runs, with the steps before and after it that
+    /// may. Default: the power of two next to √(what can overlap / latency), up to 16, with `overlap_us` of
+    /// communication in each.
     std::optional<int> chunks{};
     std::uint64_t in_flight_bytes = std::uint64_t{1} << 30;  ///< of buffers that started early and are not waited for
     bool stages = false;  ///< keep the graph after each pass (Change::after), to look at

@@ -40,6 +40,11 @@ std::vector<Graph> captured() {
         p.rows(p.compute({wide_input, input}, {wide}, 30), 16, {1});
         p.all_reduce(wide);
         p.rows(p.compute({wide}, {wide}, 30), 2 * buffer_bytes);
+        const Range mine = buffer(2 * buffer_bytes), gathered = buffer(8 * buffer_bytes),
+                    scattered = buffer(2 * buffer_bytes);
+        p.all_gather(mine, gathered);
+        p.rows(p.compute({gathered, input}, {wide_input}, 30), 32, {1});
+        p.reduce_scatter(wide_input, scattered);
         const Range to = buffer(buffer_bytes), from = buffer(buffer_bytes), shared = buffer(buffer_bytes),
                     traded = buffer(buffer_bytes);
         p.compute({input}, {to}, 30);
@@ -125,6 +130,7 @@ TEST(Mutations, two_hundred_are_all_found) {
     ASSERT_TRUE(std::ranges::any_of(after.front().nodes, &Node::asynchronous)) << optimised.front().to_text();
     ASSERT_GE(after.front().arena, 0) << optimised.front().to_text();
     ASSERT_EQ(std::ranges::count(after.front().nodes, 8U, &Node::rows), 2) << optimised.front().to_text();
+    ASSERT_EQ(std::ranges::count(after.front().nodes, 4U, &Node::rows), 2 * ranks) << optimised.front().to_text();
     for (std::uint32_t seed = 0; seed < 200; ++seed) {
         std::vector<Graph> mutated = after;
         const std::size_t rank = seed / 4 % ranks;

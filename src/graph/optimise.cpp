@@ -52,14 +52,16 @@ Optimised run_passes(const Graph& graph, const Settings& settings) {
 struct Made {
     Kind kind;
     std::vector<int> pieces;  ///< ordinals
-    std::uint64_t bytes;      ///< of an all_reduce, which may be a chunk
+    std::uint64_t bytes;      ///< of one that may be a chunk
     friend bool operator==(const Made&, const Made&) = default;
 };
 std::vector<Made> collectives_of(const Graph& graph, const std::string& group, const Settings& settings) {
     std::vector<Made> list;
     for (const Node& n : graph.nodes) {
         if (!is_collective(n.kind) || graph.groups[static_cast<std::size_t>(n.group)].name != group) continue;
-        Made& one = list.emplace_back(Made{n.kind, {}, n.kind == Kind::all_reduce && !n.opaque ? bytes_of(n) : 0});
+        const bool may_be_cut =
+            n.kind == Kind::all_reduce || n.kind == Kind::reduce_scatter || n.kind == Kind::all_gather;
+        Made& one = list.emplace_back(Made{n.kind, {}, may_be_cut && !n.opaque ? bytes_of(n) : 0});
         for (const Piece& p : n.pieces) one.pieces.push_back(settings.ordinals[static_cast<std::size_t>(p.call)]);
     }
     return list;

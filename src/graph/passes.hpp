@@ -36,7 +36,8 @@ Result drop_dead_values(const Graph& graph, const Settings& settings);
 Result apply_algebra(const Graph& graph, const Settings& settings);
 /// Puts collectives of one kind that do not need each other into one.
 Result make_buckets(const Graph& graph, const Settings& settings);
-/// Cuts long all_reduces, and the steps before and after them that may run in chunks, into chunks.
+/// Cuts long all_reduces, reduce_scatters and all_gathers, and the steps before and after them that may run in chunks,
+/// into chunks.
 Result split_collectives(const Graph& graph, const Settings& settings);
 /// Starts long collectives as early, and waits for them as late, as the graph allows.
 Result overlap_collectives(const Graph& graph, const Settings& settings);

@@ -1,7 +1,13 @@
-// Split: a long all_reduce runs in chunks, together with the compute steps that may (ComputeOptions::splittable and
-// elementwise) and that make what it combines or use all that it gives. While one chunk is on its way, the next is
-// computed: a step, its all_reduce and the step behind it become a pipeline. An element-wise step behind an all_reduce
-// is its epilogue, chunk by chunk.
+// Split: a long all_reduce, reduce_scatter or all_gather runs in chunks, together with the compute steps that may
+// (ComputeOptions::splittable and elementwise) and that make what it reads or use all that it gives. While one chunk is
+// on its way, the next is computed: a step, its collective and the step behind it become a pipeline. An element-wise
+// step behind an all_reduce is its epilogue, chunk by chunk.
+//
+// A chunk of a reduce_scatter or all_gather is the same part of each rank's block, so the step on that side runs on as
+// many ranges of rows as there are ranks. Of two ranks, in two chunks:
+//
+//     rows of x        steps                      collective
+//     0 1 | 2 3        x[0] x[2], x[1] x[3]       reduce_scatter of (0, 2), of (1, 3)
 //
 // The chunks take the place of the whole, one after the other; overlap_collectives() puts each where it can run. A step
 // between two collectives is cut once, so that its chunks need, and make, one chunk each.
@@ -24,16 +30,44 @@
 namespace tutti::graph {
 namespace {
 
-using Ends = std::vector<std::uint64_t>;  // of chunks, in rows or bytes; the last is that of the whole
+using Ends = std::vector<std::uint64_t>;  // of chunks, in rows or bytes; the last is that of the block
 
-Range chunk_of(const Range& whole, const Ends& ends, std::size_t i) {
-    const std::uint64_t begin = i == 0 ? 0 : ends[i - 1];
-    return {whole.buffer, whole.offset + begin, ends[i] - begin};
-}
+/// Where something is cut that consists of so many equal blocks: each at the same places.
+struct Cut {
+    std::uint64_t blocks = 1;
+    Ends ends{};
+
+    bool empty() const noexcept { return ends.empty(); }
+    std::size_t chunks() const noexcept { return ends.size(); }
+    std::uint64_t begin(std::size_t chunk) const noexcept { return chunk == 0 ? 0 : ends[chunk - 1]; }
+    std::uint64_t size(std::size_t chunk) const noexcept { return ends[chunk] - begin(chunk); }
+    /// Of the chunk, in block number `block`.
+    std::uint64_t offset(std::size_t chunk, std::uint64_t block) const noexcept {
+        return block * ends.back() + begin(chunk);
+    }
+};
 Ends scaled(const Ends& ends, std::uint64_t times, std::uint64_t by = 1) {
     Ends result;
     for (const std::uint64_t end : ends) result.push_back(end * times / by);
     return result;
+}
+
+/// One side of a collective: a range of equal blocks.
+struct Side {
+    Range whole;
+    std::uint64_t blocks = 1;
+};
+/// Nothing: they do not adjoin, or are of different lengths.
+std::optional<Side> side_of(const std::vector<Range>& ranges) {
+    if (ranges.empty() || ranges.front().bytes == 0) return std::nullopt;
+    Side side{ranges.front(), ranges.size()};
+    side.whole.bytes = 0;
+    for (const Range& r : ranges) {
+        if (r.buffer != side.whole.buffer || r.offset != side.whole.end() || r.bytes != ranges.front().bytes)
+            return std::nullopt;
+        side.whole.bytes += r.bytes;
+    }
+    return side;
 }
 
 /// Chunks of one write go nowhere near what others of the step's chunks read.
@@ -54,7 +88,7 @@ bool may_be_cut(const Node& step) {
 class Split {
  public:
     Split(const Graph& graph, const Settings& settings)
-        : graph_(graph), settings_(settings), ends_(graph.nodes.size()), next_id_(next_id(graph)) {
+        : graph_(graph), settings_(settings), cuts_(graph.nodes.size()), next_id_(next_id(graph)) {
         for (const Edge& e : graph.edges()) {
             if (e.hazard != Hazard::read_after_write) continue;
             makers_[e.to].push_back(e.from);
@@ -77,12 +111,25 @@ class Split {
 
  private:
     const Node& node(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
-    Ends& ends(int i) { return ends_[static_cast<std::size_t>(i)]; }
+    Cut& cut_of(int i) { return cuts_[static_cast<std::size_t>(i)]; }
 
     bool may_change(const Node& n) const {
-        return n.kind == Kind::all_reduce && !n.opaque && !n.asynchronous && n.pieces.size() == 1 &&
-               n.pieces.front().reads == n.pieces.front().writes && n.pieces.front().call >= 0 &&
-               may_be_combined_otherwise(graph_, n) && !settings_.keeps(graph_, n);
+        const bool is_one = n.kind == Kind::all_reduce || n.kind == Kind::reduce_scatter || n.kind == Kind::all_gather;
+        return is_one && !n.opaque && !n.asynchronous && n.pieces.size() == 1 && n.pieces.front().call >= 0 &&
+               chunks_keep_apart(n) && may_be_combined_otherwise(graph_, n) && !settings_.keeps(graph_, n);
+    }
+    // No chunk writes what a later one reads: in place are the same bytes, or this rank's block of them.
+    bool chunks_keep_apart(const Node& n) const {
+        const Piece& p = n.pieces.front();
+        const std::optional<Side> in = side_of(p.reads), out = side_of(p.writes);
+        if (!in || !out) return false;
+        if (n.kind == Kind::all_reduce) return p.reads == p.writes;
+        const Side& all = n.kind == Kind::all_gather ? *out : *in;
+        const Side& own = n.kind == Kind::all_gather ? *in : *out;
+        const GroupInfo& group = group_of(n);
+        if (all.blocks != group.ranks.size() || own.blocks != 1) return false;
+        const std::vector<Range>& blocks = n.kind == Kind::all_gather ? p.writes : p.reads;
+        return !overlap(all.whole, own.whole) || own.whole == blocks[static_cast<std::size_t>(group.rank)];
     }
 
     /// A step beside a collective that has a row for so many bytes of it.
@@ -90,7 +137,7 @@ class Split {
         int position;
         std::uint64_t row_bytes;
     };
-    std::vector<Neighbour> neighbours(const std::map<int, std::vector<int>>& edges, int i, const Range& whole) const {
+    std::vector<Neighbour> neighbours(const std::map<int, std::vector<int>>& edges, int i, const Side& side) const {
         std::vector<Neighbour> found;
         const auto at = edges.find(i);
         if (at == edges.end()) return found;
@@ -101,8 +148,8 @@ class Split {
             const bool makes = other < i;
             const std::vector<Range>& list = makes ? p.writes : p.reads;
             for (std::size_t k = 0; k < list.size(); ++k) {
-                if (list[k] != whole || (!makes && is_whole(step, k))) continue;
-                found.push_back({other, whole.bytes / step.rows});
+                if (list[k] != side.whole || (!makes && is_whole(step, k)) || step.rows % side.blocks != 0) continue;
+                found.push_back({other, side.whole.bytes / step.rows});
                 break;
             }
         }
@@ -111,30 +158,34 @@ class Split {
 
     void consider(int i) {
         const Node& sum = node(i);
-        const Range whole = sum.pieces.front().writes.front();
-        const std::vector<Neighbour> makers = neighbours(makers_, i, whole);
-        std::vector<Neighbour> users = neighbours(users_, i, whole);
-        std::erase_if(users, [&](const Neighbour& u) { return !ends(u.position).empty(); });
+        const Side in = *side_of(sum.pieces.front().reads), out = *side_of(sum.pieces.front().writes);
+        const std::vector<Neighbour> makers = neighbours(makers_, i, in);
+        std::vector<Neighbour> users = neighbours(users_, i, out);
+        std::erase_if(users, [&](const Neighbour& u) { return !cut_of(u.position).empty(); });
         // A maker that has been cut for another collective decides where this one is cut.
         std::optional<Ends> cut;
         for (const Neighbour& m : makers) {
-            if (!ends(m.position).empty()) cut = scaled(ends(m.position), m.row_bytes);
+            if (cut_of(m.position).empty()) continue;
+            if (cut_of(m.position).blocks != in.blocks) return;
+            cut = scaled(cut_of(m.position).ends, m.row_bytes);
         }
         if (cut && (cut->size() > most_chunks(sum) || !is_worth_it(sum, cut->size()))) return;
-        if (!cut) cut = even_cut(sum, makers, users);
+        if (!cut) cut = even_cut(sum, makers, users, std::max(in.blocks, out.blocks));
         if (!cut) return;
         std::erase_if(users, [&](const Neighbour& u) {
             return std::ranges::any_of(*cut, [&](std::uint64_t end) { return end % u.row_bytes != 0; });
         });
         if (makers.empty() && users.empty()) return;
         std::vector<std::string> steps;
-        for (const std::vector<Neighbour>* list : {&makers, &std::as_const(users)}) {
-            for (const Neighbour& n : *list) {
-                if (ends(n.position).empty()) ends(n.position) = scaled(*cut, 1, n.row_bytes);
+        const auto cut_steps = [&](const std::vector<Neighbour>& list, std::uint64_t blocks) {
+            for (const Neighbour& n : list) {
+                if (cut_of(n.position).empty()) cut_of(n.position) = {blocks, scaled(*cut, 1, n.row_bytes)};
                 steps.push_back(fmt::format("\"{}\"", node(n.position).name));
             }
-        }
-        ends(i) = *cut;
+        };
+        cut_steps(makers, in.blocks);
+        cut_steps(users, out.blocks);
+        cut_of(i) = {1, *cut};
         text_.push_back(fmt::format("{} and {} run in {} chunks: while one is on its way, the next is computed",
                                     describe(graph_, sum), fmt::join(steps, ", "), cut->size()));
     }
@@ -150,8 +201,8 @@ class Split {
 
     // In chunks of the same size, or nearly, that hold whole rows of all neighbours.
     std::optional<Ends> even_cut(const Node& sum, const std::vector<Neighbour>& makers,
-                                 const std::vector<Neighbour>& users) const {
-        const Range whole = sum.pieces.front().writes.front();
+                                 const std::vector<Neighbour>& users, std::uint64_t blocks) const {
+        const std::uint64_t block_bytes = sum.pieces.front().writes.front().bytes;
         std::uint64_t unit = size_of(sum.dtype);
         double computed_us = 0;
         for (const std::vector<Neighbour>* list : {&makers, &users}) {
@@ -160,9 +211,9 @@ class Split {
                 computed_us += node(n.position).cost_us;
             }
         }
-        if (whole.bytes % unit != 0) return std::nullopt;
-        const std::uint64_t units = whole.bytes / unit;
-        const auto chunks = static_cast<std::size_t>(std::min<std::uint64_t>(wanted(sum, computed_us), units));
+        if (block_bytes % unit != 0) return std::nullopt;
+        const std::uint64_t units = block_bytes / unit;
+        const auto chunks = static_cast<std::size_t>(std::min<std::uint64_t>(wanted(sum, computed_us, blocks), units));
         if (chunks < 2) return std::nullopt;
         Ends cut;
         for (std::size_t k = 1; k <= chunks; ++k) cut.push_back(units * k / chunks * unit);
@@ -170,54 +221,66 @@ class Split {
     }
 
     static constexpr std::size_t no_more_chunks = 16;
+    static constexpr std::size_t no_more_steps = 64;  // of one: each is a call of its function
 
     std::size_t most_chunks(const Node& sum) const {
         const auto limit = settings_.most_chunks.find(settings_.ordinal_of(graph_, sum));
         return limit == settings_.most_chunks.end() ? ~std::size_t{0} : limit->second;
     }
 
-    std::size_t wanted(const Node& sum, double computed_us) const {
+    // `blocks`: for each chunk the steps on one side run so often.
+    std::size_t wanted(const Node& sum, double computed_us, std::uint64_t blocks) const {
         const std::size_t most = most_chunks(sum);
         if (settings_.options.chunks)
             return std::min(most, static_cast<std::size_t>(std::max(*settings_.options.chunks, 1)));
         const double together = std::min(computed_us, bytes_us(sum)), latency = group_of(sum).latency_us;
         if (together <= 0) return 1;
         const double best = latency > 0 ? std::sqrt(together / latency) : no_more_chunks;
-        std::size_t chunks =
-            std::min(no_more_chunks, std::bit_floor(static_cast<std::size_t>(best * std::numbers::sqrt2)));
+        std::size_t chunks = std::min({no_more_chunks, std::bit_floor(no_more_steps / blocks),
+                                       std::bit_floor(static_cast<std::size_t>(best * std::numbers::sqrt2))});
         while (chunks > 1 && (chunks > most || !is_worth_it(sum, chunks))) chunks /= 2;
         return chunks;
     }
 
     void add_chunks(std::vector<Node>& nodes, int i) {
         const Node& whole = node(i);
-        const Ends& cut = ends(i);
+        const Cut& cut = cut_of(i);
         if (cut.empty()) return nodes.push_back(whole);
-        for (std::size_t k = 0; k < cut.size(); ++k) {
-            Node chunk = whole;
-            if (k > 0) chunk.id = next_id_++;
-            Piece& p = chunk.pieces.front();
-            if (whole.kind == Kind::compute) {
-                chunk.rows = cut[k] - (k == 0 ? 0 : cut[k - 1]);
-                chunk.cost_us = whole.cost_us * static_cast<double>(chunk.rows) / static_cast<double>(whole.rows);
-                chunk.name = fmt::format("{} [{} of {}]", whole.name, k + 1, cut.size());
+        std::size_t made = 0;
+        for (std::size_t chunk = 0; chunk < cut.chunks(); ++chunk) {
+            for (std::uint64_t block = 0; block < cut.blocks; ++block) {
+                Node& part = nodes.emplace_back(whole);
+                if (made++ > 0) part.id = next_id_++;
+                if (whole.kind != Kind::compute) {
+                    for (std::vector<Range>* list : {&part.pieces.front().reads, &part.pieces.front().writes}) {
+                        for (Range& r : *list) r = {r.buffer, r.offset + cut.begin(chunk), cut.size(chunk)};
+                    }
+                    continue;
+                }
+                take_rows(part, cut.offset(chunk, block), cut.size(chunk));
+                part.name = fmt::format("{} [{} of {}]", whole.name, made, cut.chunks() * cut.blocks);
             }
-            const auto take = [&](Range& r) {
-                const std::uint64_t of_each = whole.kind == Kind::compute ? r.bytes / whole.rows : 1;
-                r = chunk_of(r, scaled(cut, of_each), k);
-            };
-            for (std::size_t r = 0; r < p.reads.size(); ++r) {
-                if (!is_whole(whole, r)) take(p.reads[r]);
-            }
-            std::ranges::for_each(p.writes, take);
-            nodes.push_back(std::move(chunk));
         }
+    }
+    static void take_rows(Node& step, std::uint64_t first, std::uint64_t count) {
+        Piece& p = step.pieces.front();
+        const std::uint64_t rows = step.rows;
+        const auto take = [&](Range& r) {
+            const std::uint64_t row_bytes = r.bytes / rows;
+            r = {r.buffer, r.offset + first * row_bytes, count * row_bytes};
+        };
+        for (std::size_t r = 0; r < p.reads.size(); ++r) {
+            if (!is_whole(step, r)) take(p.reads[r]);
+        }
+        std::ranges::for_each(p.writes, take);
+        step.cost_us *= static_cast<double>(count) / static_cast<double>(rows);
+        step.rows = count;
     }
 
     const Graph& graph_;
     const Settings& settings_;
     std::map<int, std::vector<int>> makers_, users_;  ///< by position: whose values it reads, and who reads its
-    std::vector<Ends> ends_;                          ///< by position: of a step in rows, of a collective in bytes
+    std::vector<Cut> cuts_;  ///< by position: of a step in rows, of a collective in bytes of a rank's block
     std::vector<std::string> text_;
     int next_id_;
 };

@@ -194,6 +194,122 @@ TEST(Split, is_into_as_many_chunks_as_all_ranks_want) {
     EXPECT_TRUE(prove(before, test::graphs_in(results)));
 }
 
+/// Of each compute step, the first byte and the rows of its first read and of its first write.
+using Cuts = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+Cuts cuts_of(const Graph& graph, bool of_reads) {
+    Cuts cuts;
+    for (const Node& n : graph.nodes) {
+        if (n.kind != Kind::compute) continue;
+        const Range& r = (of_reads ? n.pieces[0].reads : n.pieces[0].writes)[0];
+        cuts.emplace_back(r.offset / row_bytes, n.rows);
+    }
+    return cuts;
+}
+std::vector<Kind> collectives_of(const Graph& graph) {
+    std::vector<Kind> kinds = kinds_of(graph);
+    std::erase_if(kinds, [](Kind kind) { return !is_collective(kind); });
+    return kinds;
+}
+
+TEST(Split, computes_the_same_part_of_each_ranks_block_before_a_chunk_of_a_reduce_scatter) {
+    const Optimised split = split_after(
+        [](Program& p) {
+            const Range x = p.buffer(bytes), w = p.buffer(64), y = p.buffer(bytes), own = p.buffer(bytes / 2);
+            p.rows(p.compute({x, w}, {y}, collective_us), rows, {1});
+            p.reduce_scatter(y, own);
+        },
+        chunks(4));
+    EXPECT_EQ(order_of(split), "ccsccsccsccbwww") << split.graph.to_text();
+    EXPECT_EQ(cuts_of(split.graph, false),
+              (Cuts{{0, 8}, {32, 8}, {8, 8}, {40, 8}, {16, 8}, {48, 8}, {24, 8}, {56, 8}}));
+    EXPECT_EQ(split.graph.nodes[1].name, "step 0 [2 of 8]");
+    EXPECT_TRUE(
+        test::says(split.to_text(), "reduce_scatter of float32 × 4096, sum (line 1) and \"step 0\" run in 4 chunks"));
+    EXPECT_EQ(Graph::from_text(split.graph.to_text()), split.graph);
+}
+
+TEST(Split, computes_the_same_part_of_each_ranks_block_behind_a_chunk_of_an_all_gather) {
+    const Optimised split = split_after(
+        [](Program& p) {
+            const Range own = p.buffer(bytes / 2), x = p.buffer(bytes), w = p.buffer(64), y = p.buffer(bytes);
+            p.all_gather(own, x);
+            p.rows(p.compute({x, w}, {y}, collective_us), rows, {1});
+        },
+        chunks(2));
+    EXPECT_EQ(order_of(split), "bsccwcc") << split.graph.to_text();
+    EXPECT_EQ(cuts_of(split.graph, true), (Cuts{{0, 16}, {32, 16}, {16, 16}, {48, 16}}));
+}
+
+// Sequence parallelism: the rows of a layer's input are gathered, those of its output are scattered.
+TEST(Split, cuts_a_step_between_an_all_gather_and_a_reduce_scatter_once) {
+    const Optimised split = split_after(
+        [](Program& p) {
+            const Range own = p.buffer(bytes / 2), x = p.buffer(bytes), w = p.buffer(64), y = p.buffer(bytes),
+                        sums = p.buffer(bytes / 2), z = p.buffer(bytes / 2);
+            p.rows(p.compute({z}, {own}, 30), bytes / 8);
+            p.all_gather(own, x);
+            p.rows(p.compute({x, w}, {y}, collective_us), rows, {1});
+            p.reduce_scatter(y, sums);
+            p.rows(p.compute({sums}, {z}, 30), bytes / 8);  // by elements
+        },
+        chunks(2));
+    EXPECT_EQ(collectives_of(split.graph),
+              (std::vector{Kind::all_gather, Kind::all_gather, Kind::reduce_scatter, Kind::reduce_scatter}));
+    EXPECT_EQ(std::ranges::count(kinds_of(split.graph), Kind::compute), 2 + 4 + 2) << split.graph.to_text();
+}
+
+TEST(Split, works_in_place_on_a_ranks_own_block) {
+    for (const bool elsewhere : {false, true}) {
+        const auto before = graphs_of(2, [&](Program& p) {
+            const Range x = p.buffer(bytes), y = p.buffer(2 * bytes), whole = Program::part(y, 0, bytes);
+            const auto me = static_cast<std::size_t>(p.rank());
+            const Range own = elsewhere ? Program::part(whole, bytes / 4, bytes / 2) : p.blocks(whole)[me];
+            p.rows(p.compute({x}, {whole}, 100), rows);
+            p.reduce_scatter(whole, own);
+        });
+        const auto results = optimise(before, chunks(4));
+        EXPECT_TRUE(prove(before, test::graphs_in(results)));
+        EXPECT_EQ(collectives_of(results[1].graph).size(), elsewhere ? 1U : 4U)
+            << "where the result lies in other ranks' blocks, a chunk would write over what the next one reads";
+    }
+}
+
+TEST(Split, leaves_blocks_that_may_not_be_cut) {
+    const auto calls = [](const std::function<void(Program&)>& program, Determinism determinism = Determinism::fast) {
+        const auto before = graphs_of(3, program, determinism);
+        const auto results = optimise(before, chunks(2));
+        EXPECT_TRUE(prove(before, test::graphs_in(results)));
+        return collectives_of(results[0].graph).size();
+    };
+    constexpr std::uint64_t wide = 3 * bytes;
+    const auto scatter = [](Program& p) {
+        const Range x = p.buffer(wide), y = p.buffer(wide), own = p.buffer(bytes);
+        p.rows(p.compute({x}, {y}, 100), 3 * rows);
+        p.reduce_scatter(y, own);
+    };
+    EXPECT_EQ(calls(scatter), 2U);
+    EXPECT_EQ(calls(scatter, Determinism::run_to_run), 1U) << "sums of chunks round otherwise";
+    EXPECT_EQ(calls([](Program& p) {  // a row belongs to two ranks
+                  const Range x = p.buffer(wide), y = p.buffer(wide), own = p.buffer(bytes);
+                  p.rows(p.compute({x}, {y}, 100), 64);
+                  p.reduce_scatter(y, own);
+              }),
+              1U);
+    EXPECT_EQ(calls([](Program& p) {  // cut for a sum already, at other places
+                  const Range x = p.buffer(wide), y = p.buffer(wide), z = p.buffer(wide), own = p.buffer(bytes);
+                  p.rows(p.compute({x}, {y, z}, 100), 3 * rows);
+                  p.all_reduce(y);
+                  p.reduce_scatter(z, own);
+              }),
+              3U);
+    const auto many = graphs_of(40, [](Program& p) {
+        const Range x = p.buffer(40 * bytes), y = p.buffer(40 * bytes), own = p.buffer(bytes);
+        p.rows(p.compute({x}, {y}, 1000), 40 * rows);
+        p.reduce_scatter(y, own);
+    });
+    EXPECT_EQ(collectives_of(optimise(many, chunks(0))[0].graph).size(), 1U) << "a step would be 80 or more";
+}
+
 // The step in its chunks is what the whole is, and nothing else.
 TEST(Split, is_proved_row_by_row) {
     const auto captured = graphs_of(1, [](Program& p) {

@@ -140,32 +140,56 @@ class Builder {
     bool is_made_by_a_pass(const Node& node, const Piece& piece) const {
         const Operation& captured = *calls_.calls[static_cast<std::size_t>(piece.call)].model;
         if (!captured.is_collective || node.opaque) return false;
-        if (static_cast<Kind>(captured.request.collective) != node.kind) return true;
-        return node.kind == Kind::all_reduce &&
-               piece.writes.front().bytes != captured.request.count * captured.request.element_bytes;
+        const algorithm::Request& request = captured.request;
+        if (static_cast<Kind>(request.collective) != node.kind) return true;
+        const auto is_of = [&](const std::vector<Range>& ranges, std::uint64_t count) {
+            return ranges.front().bytes == count * request.element_bytes;
+        };
+        switch (node.kind) {
+            case Kind::all_reduce: return !is_of(piece.writes, request.count);
+            case Kind::reduce_scatter: return !is_of(piece.writes, own_count(request));
+            case Kind::all_gather: return !is_of(piece.reads, own_count(request));
+            default: return false;
+        }
+    }
+    static std::uint64_t own_count(const algorithm::Request& request) {
+        return request.counts[static_cast<std::size_t>(request.rank)];
     }
 
+    // Its buffers are those of move_into_place().
     api::PreparedOperation made_by_a_pass(const Node& node, const Piece& piece) const {
         const Operation& captured = *calls_.calls[static_cast<std::size_t>(piece.call)].model;
         const ProcessGroup group(captured.group);
-        const auto view = [&](const std::vector<Range>& ranges) {
-            std::uint64_t bytes = 0;
-            for (const Range& r : ranges) bytes += r.bytes;
-            return TensorView(place(ranges.front()),
-                              Extents::of(static_cast<std::int64_t>(bytes / size_of(node.dtype))), node.dtype);
+        const auto empty_for = [&](const std::vector<Range>& ranges) {
+            return empty(node.dtype, Extents::of(static_cast<std::int64_t>(bytes_of(ranges) / size_of(node.dtype))));
         };
-        if (node.kind == Kind::all_reduce)
-            return api::prepare(api::describe::all_reduce, view(piece.writes),
-                                {.op = ReduceOp(node.op), .group = group, .timeout = captured.timeout});
-        if (node.kind != Kind::reduce_scatter)
-            throw InternalError(
-                fmt::format("instantiate: nobody makes {} of {}", describe(graph_, node), captured.name));
-        // The output lies in the input, which would have to be copied: the result goes elsewhere first.
-        const Tensor own = empty(node.dtype, Extents::of(view(piece.writes).element_count()));
-        api::PreparedOperation made =
-            api::prepare(api::describe::reduce_scatter_tensor, TensorView(own.raw_data(), own.shape(), node.dtype),
-                         view(piece.reads), {.op = ReduceOp(node.op), .group = group, .timeout = captured.timeout});
-        return made;
+        const Tensor in = empty_for(piece.reads), out = empty_for(piece.writes);
+        const AllReduceOptions options{.op = ReduceOp(node.op), .group = group, .timeout = captured.timeout};
+        switch (node.kind) {
+            case Kind::all_reduce: {
+                const Range& r = piece.writes.front();
+                return api::prepare(api::describe::all_reduce, TensorView(place(r), out.shape(), node.dtype), options);
+            }
+            case Kind::reduce_scatter:
+                return api::prepare(api::describe::reduce_scatter_tensor, out.view(), in.view(), options);
+            case Kind::all_gather:
+                return api::prepare(api::describe::all_gather_into_tensor, out.view(), in.view(),
+                                    {.group = group, .timeout = captured.timeout});
+            default:
+                throw InternalError(
+                    fmt::format("instantiate: nobody makes {} of {}", describe(graph_, node), captured.name));
+        }
+    }
+    static std::uint64_t bytes_of(const std::vector<Range>& ranges) {
+        std::uint64_t bytes = 0;
+        for (const Range& r : ranges) bytes += r.bytes;
+        return bytes;
+    }
+    static bool adjoin(const std::vector<Range>& ranges) {
+        for (std::size_t i = 1; i < ranges.size(); ++i) {
+            if (ranges[i].buffer != ranges[i - 1].buffer || ranges[i].offset != ranges[i - 1].end()) return false;
+        }
+        return true;
     }
 
     /// Blocks of a call: where they lie now, and where they lay when it was captured.
@@ -236,14 +260,28 @@ class Builder {
         }
     }
 
-    // Around a call that a pass has made: an all_reduce works in place, the result of a reduce_scatter comes in
-    // scratch.
+    // Around a call that a pass has made. An all_reduce works in place. Of the others, what lies in one piece stays
+    // where it is, as far as the result does not lie in the input; the rest moves through scratch.
     void move_into_place(Step& step, const Node& node, Operation& call) {
-        const Range &from = node.pieces.front().reads.front(), &to = node.pieces.front().writes.front();
-        if (node.kind == Kind::all_reduce) return add(step.before, place(to), place(from), to.bytes);
-        step.scratch = empty(uint8, Extents::of(static_cast<std::int64_t>(to.bytes)));
-        call.call.output = static_cast<std::byte*>(step.scratch.raw_data());
-        add(step.after, place(to), call.call.output, to.bytes);
+        const std::vector<Range>&reads = node.pieces.front().reads, &writes = node.pieces.front().writes;
+        if (node.kind == Kind::all_reduce)
+            return add(step.before, place(writes.front()), place(reads.front()), writes.front().bytes);
+        const bool copies_in = !adjoin(reads);
+        const std::uint64_t bytes_in = copies_in ? bytes_of(reads) : 0;
+        step.scratch = empty(uint8, Extents::of(static_cast<std::int64_t>(bytes_in + bytes_of(writes))));
+        auto* at = static_cast<std::byte*>(step.scratch.raw_data());
+        call.call.input = copies_in ? at : place(reads.front());
+        call.call.output = at + bytes_in;
+        for (const Range& r : reads) {
+            if (!copies_in) break;
+            add(step.before, at, place(r), r.bytes);
+            at += r.bytes;
+        }
+        at = call.call.output;
+        for (const Range& r : writes) {
+            add(step.after, place(r), at, r.bytes);
+            at += r.bytes;
+        }
     }
 
     // As api::pack lays the pieces out: one after the other; of blocks, a rank's side by side.

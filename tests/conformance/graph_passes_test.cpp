@@ -195,6 +195,47 @@ TEST_P(GraphPasses, compute_while_chunks_of_one_call_are_on_their_way) {
     });
 }
 
+// Sequence parallelism: each rank has some rows of a layer's input, and of the sum of its output.
+TEST_P(GraphPasses, compute_the_rows_of_all_ranks_while_chunks_of_their_blocks_are_on_their_way) {
+    run_ranks(3, GetParam(), [](const ProcessGroup& g) {
+        const std::int64_t n = g.size(), rows = 8, width = 100;
+        Values own(rows * width), x(n * rows * width), y(x.size()), sums(own.size()), other(own.size());
+        std::vector<std::int64_t> parts;
+        const auto triple = [&](Reads reads, Writes writes) {
+            parts.push_back(writes[0].shape()[0]);
+            element_by_element([](float v) { return 3 * v; })(reads, writes);
+        };
+        const auto rows_of = [&](Values& v) {
+            return TensorView(v.data(), {static_cast<std::int64_t>(v.size()) / width, width}, float32);
+        };
+        const auto program = [&] {
+            all_gather_into_tensor(x, own, {.group = g});
+            graph::compute({rows_of(x)}, {rows_of(y)}, triple, {.name = "triple", .cost_us = 500, .splittable = true});
+            reduce_scatter_tensor(sums, y, {.group = g});
+        };
+        const graph::Optimised optimised =
+            graph::optimise(graph::capture(program), {.group = g, .bucket_bytes = 1, .overlap_us = 0, .chunks = 4});
+        for (const Kind kind : {Kind::all_gather, Kind::reduce_scatter})
+            EXPECT_EQ(std::ranges::count(kinds_in(optimised.graph), kind), 4) << optimised.to_text();
+        Executable step(optimised.graph);
+        for (int round = 0; round < 3; ++round) {
+            for (std::size_t k = 0; k < own.size(); ++k)
+                own[k] = static_cast<float>((k + static_cast<std::size_t>(7 * g.rank() + round)) % 11);
+            program();
+            const auto expected = std::tuple(x, y, sums);
+            parts.clear();
+            for (Values* v : {&x, &y, &sums}) std::ranges::fill(*v, -1.F);
+            step.replay();
+            EXPECT_EQ(std::tuple(x, y, sums), expected);
+            EXPECT_EQ(parts, std::vector<std::int64_t>(static_cast<std::size_t>(4 * n), rows / 4));
+        }
+        const Values expected = sums;
+        step.bind(sums, other);
+        step.replay();
+        EXPECT_EQ(other, expected) << "chunks move with their buffer";
+    });
+}
+
 TEST_P(GraphPasses, say_what_is_wrong_with_steps_that_may_run_in_chunks) {
     run_ranks(1, How::threads, [](const ProcessGroup&) {
         Values x(12), y(12), z(8);
