@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <set>
 #include <tuple>
+#include <utility>
 
 namespace tutti::record {
 namespace {
@@ -22,6 +24,12 @@ class Trace {
                 if (!world.ranks[rank]) continue;
                 for (const Entry& entry : world.ranks[rank]->entries)
                     first_ns_ = std::min(first_ns_, entry.enqueued_ns + world.offset_ns[rank]);
+                for (const ReplayedGraph& graph : world.ranks[rank]->graphs) {
+                    for (const Replay& replay : graph.replays) {
+                        if (!replay.began_ns.empty())
+                            first_ns_ = std::min(first_ns_, replay.began_ns.front() + world.offset_ns[rank]);
+                    }
+                }
             }
         }
     }
@@ -69,6 +77,7 @@ class Trace {
             if (!dump) continue;
             name(*dump, track);
             const std::int64_t offset = world.offset_ns[static_cast<std::size_t>(dump->rank)];
+            for (const ReplayedGraph& graph : dump->graphs) add_replays(*dump, graph, offset);
             for (const Entry& entry : dump->entries) {
                 const std::int64_t begin = entry.enqueued_ns + offset;
                 const Span span{&entry, dump->rank, begin, std::max(begin, end_of(entry, *dump, offset, last_begin)),
@@ -97,6 +106,41 @@ class Trace {
                            {"pid", dump.members[dump.rank]},
                            {"tid", track},
                            {"args", {{"name", fmt::format("group {}", dump.group)}}}});
+    }
+    // A track for each graph, behind those of groups; the dumps of several groups may tell of one replay.
+    void add_replays(const Dump& dump, const ReplayedGraph& graph, std::int64_t offset) {
+        const int process = dump.members[dump.rank];
+        const auto [track, is_new] = graph_tracks_.try_emplace({dump.host, dump.process, graph.id},
+                                                               static_cast<int>(worlds_.size() + graph_tracks_.size()));
+        if (is_new) {
+            events_.push_back({{"ph", "M"},
+                               {"name", "thread_name"},
+                               {"pid", process},
+                               {"tid", track->second},
+                               {"args", {{"name", fmt::format("replays of graph {}", graph.id)}}}});
+        }
+        for (const Replay& replay : graph.replays) {
+            if (replay.began_ns.empty() || !replays_.insert({track->second, replay.number}).second) continue;
+            const std::int64_t last = replay.ended_ns != 0 ? replay.ended_ns : dump.taken_ns;
+            const bool is_over = replay.ended_ns != 0;
+            const auto add = [&](const std::string& name, bool over, std::int64_t begin, std::int64_t end) {
+                events_.push_back({{"ph", "X"},
+                                   {"name", name},
+                                   {"cat", "replay"},
+                                   {"pid", process},
+                                   {"tid", track->second},
+                                   {"ts", microseconds(begin + offset)},
+                                   {"dur", 1e-3 * static_cast<double>(std::max(end, begin) - begin)},
+                                   {"args", {{"state", over ? "over" : "under way"}}}});
+            };
+            add(fmt::format("graph replay #{}", replay.number), is_over, replay.began_ns.front(), last);
+            for (std::size_t i = 0; i < replay.began_ns.size(); ++i) {
+                const bool is_last = i + 1 == replay.began_ns.size();
+                if (is_last && i + 1 == replayed_nodes_max) break;  // nobody knows when it ended
+                add(i < graph.nodes.size() ? graph.nodes[i] : fmt::format("node {}", i + 1), is_over || !is_last,
+                    replay.began_ns[i], is_last ? last : replay.began_ns[i + 1]);
+            }
+        }
     }
     void add_slice(const Span& span, int track) {
         const Entry& entry = *span.entry;
@@ -159,6 +203,8 @@ class Trace {
     std::int64_t first_ns_ = INT64_MAX;
     json events_ = json::array();
     int arrows_ = 0;
+    std::map<std::tuple<std::string, int, std::uint64_t>, int> graph_tracks_;  // by host, process and graph
+    std::set<std::pair<int, std::uint64_t>> replays_;                          // track and number
 };
 
 }  // namespace

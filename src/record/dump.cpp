@@ -77,11 +77,19 @@ class Fields {
     int integer32(const char* name, int min, int max, int absent) const {
         return static_cast<int>(integer(name, min, max, absent));
     }
+    bool has(const char* name) const { return object_.contains(name); }
     std::string text(const char* name) const {
         const auto found = object_.find(name);
         if (found == object_.end()) return {};
         if (!found->is_string()) refuse(origin_, line_, fmt::format("{}: expected a string", name));
         return printable(name, *found);
+    }
+    // The same, as times.
+    std::vector<std::int64_t> times(const char* name, std::size_t count) const {
+        std::vector<std::int64_t> values;
+        for (const std::uint64_t value : counts(name, count))
+            values.push_back(static_cast<std::int64_t>(std::min<std::uint64_t>(value, time_max)));
+        return values;
     }
     // None, or at most `count` of them.
     std::vector<std::string> texts(const char* name, std::size_t count) const {
@@ -174,6 +182,41 @@ Entry entry_of(const Fields& f, int size) {
     return entry;
 }
 
+// A node of a graph, or a replay of it.
+void add_to_graphs(Dump& dump, const Fields& f, const std::string& origin, std::size_t line) {
+    const auto id = static_cast<std::uint64_t>(f.integer("graph", 1, INT64_MAX, 1));
+    auto graph = std::ranges::find(dump.graphs, id, &ReplayedGraph::id);
+    if (graph == dump.graphs.end()) {
+        if (dump.graphs.size() >= dump_graphs_max)
+            refuse(origin, line, fmt::format("more than {} graphs", dump_graphs_max));
+        dump.graphs.push_back({.id = id});
+        graph = dump.graphs.end() - 1;
+    }
+    if (f.has("node")) {
+        if (graph->nodes.size() >= replayed_nodes_max)
+            refuse(origin, line, fmt::format("more than {} nodes of a graph", replayed_nodes_max));
+        graph->nodes.push_back(f.text("node"));
+        return;
+    }
+    if (graph->replays.size() >= replays_of_graph_max)
+        refuse(origin, line, fmt::format("more than {} replays of a graph", replays_of_graph_max));
+    graph->replays.push_back({.number = static_cast<std::uint64_t>(f.integer("replay", 1, INT64_MAX, 1)),
+                              .ended_ns = f.integer("ended_ns", 0, time_max, 0),
+                              .began_ns = f.times("began_ns", replayed_nodes_max)});
+}
+
+std::string text_of(const ReplayedGraph& graph) {
+    std::string text;
+    for (const std::string& node : graph.nodes)
+        text += line_of({{"graph", graph.id}, {"node", node.substr(0, replay_text_max)}});
+    for (const Replay& replay : graph.replays) {
+        json line{{"graph", graph.id}, {"replay", replay.number}, {"began_ns", replay.began_ns}};
+        if (replay.ended_ns != 0) line["ended_ns"] = replay.ended_ns;
+        text += line_of(line);
+    }
+    return text;
+}
+
 }  // namespace
 
 std::string_view to_string(State state) {
@@ -246,6 +289,7 @@ std::string encode(const Dump& d) {
         }
         text += line_of(line);
     }
+    for (const ReplayedGraph& graph : d.graphs) text += text_of(graph);
     return text;
 }
 
@@ -258,6 +302,10 @@ Dump decode(std::string_view text, const std::string& origin) {
         text.remove_prefix(std::min(end + 1, text.size()));
         if (line == 1) {
             dump = header_of(fields, origin);
+            continue;
+        }
+        if (fields.has("graph")) {
+            add_to_graphs(dump, fields, origin, line);
             continue;
         }
         if (dump.entries.size() >= dump_entries_max)

@@ -71,6 +71,21 @@ struct Entry {
     bool open() const noexcept { return state == State::enqueued || state == State::started; }
 };
 
+/// One replay of a graph.
+struct Replay {
+    std::uint64_t number = 0;            ///< counts the replays of its graph from 1
+    std::int64_t ended_ns = 0;           ///< 0: it is under way
+    std::vector<std::int64_t> began_ns;  ///< of the nodes that it has come to, the first replayed_nodes_max
+    friend bool operator==(const Replay&, const Replay&) = default;
+};
+/// The last replays of a graph that a process has instantiated.
+struct ReplayedGraph {
+    std::uint64_t id = 0;            ///< unique in its process
+    std::vector<std::string> nodes;  ///< the first replayed_nodes_max of them, in words
+    std::vector<Replay> replays;     ///< from the oldest to the latest
+    friend bool operator==(const ReplayedGraph&, const ReplayedGraph&) = default;
+};
+
 struct Dump {
     std::string group;
     std::uint64_t world = 0;  ///< equal on all ranks of a group, and only there
@@ -86,12 +101,16 @@ struct Dump {
     std::vector<std::string> replays;
     std::vector<int> waits_for;  ///< ranks of the group that the oldest open operation was lately seen to wait for
     std::vector<Entry> entries;  ///< in order of issue; older ones have been overwritten
+    std::vector<ReplayedGraph> graphs;  ///< of those with calls of the group; left out of tails
 };
 
 inline constexpr int dump_version = 1;
 inline constexpr std::size_t dump_bytes_max = std::size_t{64} << 20;
 inline constexpr std::size_t dump_entries_max = 1 << 16;
 inline constexpr std::size_t dump_replays_max = 8;
+inline constexpr std::size_t dump_graphs_max = 16;
+inline constexpr std::size_t replayed_nodes_max = 1024;
+inline constexpr std::size_t replays_of_graph_max = 32;
 inline constexpr int dump_ranks_max = 1 << 16;
 
 std::string encode(const Dump& dump);

@@ -15,8 +15,10 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <random>
 #include <stdexcept>
 #include <thread>
@@ -77,6 +79,86 @@ TEST(Recorder, names_the_node_of_each_replay_that_has_calls_of_its_group) {
     EXPECT_EQ(mine.snapshot("").replays, std::vector{step});
     EXPECT_THROW(decode("{\"tutti_dump\":1,\"replays\":[1]}\n", "test"), InvalidArgument);
     EXPECT_THROW(decode("{\"tutti_dump\":1,\"replays\":\"x\"}\n", "test"), InvalidArgument);
+}
+
+TEST(Recorder, keeps_the_times_of_the_last_replays_of_its_graphs) {
+    auto mine = std::make_unique<Recorder>("g", 0, 2, &describe_number);
+    Recorder other("h", 0, 2, &describe_number);
+    const auto replayed = [&] { return mine->snapshot("test").graphs; };
+    {
+        ReplayRecord replay({"one", "two"}, {mine.get()});
+        EXPECT_TRUE(replayed().empty()) << "it has not been replayed";
+        for (int i = 0; i < 40; ++i) {
+            replay.begin();
+            replay.at(0);
+            if (i == 39) break;
+            replay.at(1);
+            replay.end();
+        }
+        ASSERT_EQ(replayed().size(), 1U);
+        const std::vector<Replay> replays = replayed().front().replays;
+        ASSERT_EQ(replays.size(), replays_of_graph_max);
+        for (std::size_t i = 0; i < replays.size(); ++i) {
+            EXPECT_EQ(replays[i].number, 40 - replays_of_graph_max + 1 + i);
+            ASSERT_EQ(replays[i].began_ns.size(), i + 1 < replays.size() ? 2U : 1U);
+            EXPECT_LE(replays[i].began_ns.front(), replays[i].began_ns.back());
+            if (i + 1 < replays.size()) {
+                EXPECT_LE(replays[i].began_ns.back(), replays[i].ended_ns);
+                EXPECT_LE(replays[i].ended_ns, replays[i + 1].began_ns.front());
+            }
+        }
+        EXPECT_EQ(replays.back().ended_ns, 0) << "it is under way";
+        replay.end();
+    }
+    ASSERT_EQ(replayed().size(), 1U) << "a graph that is gone before its groups";
+    EXPECT_EQ(replayed().front().nodes, (std::vector<std::string>{"one", "two"}));
+    EXPECT_NE(replayed().front().replays.back().ended_ns, 0);
+    EXPECT_EQ(decode(encode(mine->snapshot("test")), "test").graphs, replayed());
+    EXPECT_TRUE(mine->snapshot("", 4).graphs.empty()) << "a tail";
+    EXPECT_TRUE(other.snapshot("test").graphs.empty());
+    const Recorder* const place = mine.get();
+    std::destroy_at(mine.get());
+    std::construct_at(mine.get(), "g", 0, 2, &describe_number);
+    ASSERT_EQ(mine.get(), place);
+    EXPECT_TRUE(replayed().empty()) << "those of another group, whose recorder was in the same place";
+}
+
+TEST(Replays, are_read_while_they_go_on) {
+    const Recorder mine("g", 0, 2, &describe_number);
+    ReplayRecord replay({"one", "two", "three"}, {&mine});
+    std::atomic<bool> stop{false};
+    std::thread running([&] {
+        while (!stop) {
+            replay.begin();
+            for (std::size_t node = 0; node < 3; ++node) replay.at(node);
+            replay.end();
+        }
+    });
+    for (int i = 0; i < 300; ++i) {
+        for (const Replay& one : replay.replayed(TickScale()).replays) {
+            ASSERT_TRUE(std::ranges::is_sorted(one.began_ns));
+            if (one.ended_ns == 0) continue;
+            ASSERT_EQ(one.began_ns.size(), 3U);
+            ASSERT_LE(one.began_ns.back(), one.ended_ns);
+        }
+    }
+    stop = true;
+    running.join();
+}
+
+TEST(Dumps, with_too_much_of_graphs_are_refused) {
+    const std::string head = "{\"tutti_dump\":1}\n";
+    const auto refuses = [&](const std::string& lines) { EXPECT_THROW(decode(head + lines, "test"), InvalidArgument); };
+    refuses("{\"graph\":0,\"node\":\"x\"}\n");
+    refuses("{\"graph\":1,\"node\":5}\n");
+    refuses("{\"graph\":1,\"replay\":1,\"began_ns\":[-1]}\n");
+    std::string graphs, nodes, replays;
+    for (std::size_t i = 1; i <= dump_graphs_max + 1; ++i)
+        graphs += fmt::format("{{\"graph\":{},\"node\":\"x\"}}\n", i);
+    for (std::size_t i = 0; i <= replayed_nodes_max; ++i) nodes += "{\"graph\":1,\"node\":\"x\"}\n";
+    for (std::size_t i = 1; i <= replays_of_graph_max + 1; ++i)
+        replays += fmt::format("{{\"graph\":1,\"replay\":{}}}\n", i);
+    for (const std::string& lines : {graphs, nodes, replays}) refuses(lines);
 }
 
 TEST(Recorder, gives_a_tail_with_what_is_still_open_however_old) {

@@ -56,6 +56,7 @@ Recorder::Recorder(std::string group, int rank, int size, Describe describe, std
 
 Recorder::~Recorder() {
     record::remove(*this);
+    forget_replays(*this);
 }
 
 void Recorder::note_wait(int peer, std::chrono::nanoseconds time) noexcept {
@@ -154,6 +155,7 @@ Dump Recorder::snapshot(const std::string& reason, std::size_t count) const {
         if (read(ticket, scale, entry)) dump.entries.push_back(std::move(entry));
     }
     dump.replays = replays_under_way(*this);
+    if (count >= capacity) dump.graphs = replayed_graphs(*this, scale);
     dump.waits_for = seen_to_wait_for(dump);
     const std::lock_guard lock(splits_mutex_);
     for (const Splits& splits : splits_) {

@@ -45,7 +45,8 @@ std::vector<std::vector<int>> circles(std::span<const Wait> waits);
 std::string describe(const WorldTimeline& world);
 
 /// A timeline as Perfetto and chrome://tracing read it: a process for each rank, a track for each group, arrows from
-/// the rank that came last to the ranks that it kept waiting, and from sends to receives.
+/// the rank that came last to the ranks that it kept waiting, and from sends to receives. A track for each graph that a
+/// process has replayed, with a slice for each of its last replays and beneath it one for each node.
 std::string chrome_trace(std::span<const WorldTimeline> worlds);
 
 }  // namespace tutti::record

@@ -211,6 +211,34 @@ TEST(Timelines, end_what_was_over_in_a_moment_when_the_last_rank_came) {
     EXPECT_EQ(arrows, 1);
 }
 
+TEST(Timelines, show_a_replay_with_its_nodes_beneath_it) {
+    Dump dump = dump_of(0, 2, {entry_of(1, State::completed, 3000, 5000)});
+    dump.taken_ns = 30'000;
+    dump.graphs = {{.id = 3,
+                    .nodes = {"step", "all_reduce"},
+                    .replays = {{.number = 7, .ended_ns = 6000, .began_ns = {1000, 3000}},
+                                {.number = 8, .ended_ns = 0, .began_ns = {10'000}}}}};
+    Dump of_other_group = dump;  // whose calls the graph has, too
+    of_other_group.group = "other";
+    of_other_group.world = 5;
+    of_other_group.entries.clear();
+    const auto trace = nlohmann::json::parse(chrome_trace(merge({dump, of_other_group})));
+    std::vector<std::tuple<std::string, double, double, std::string>> slices;
+    std::vector<int> tracks;
+    for (const auto& event : trace["traceEvents"]) {
+        if (event["ph"] != "X" || event["cat"] != "replay") continue;
+        slices.emplace_back(event["name"], event["ts"], event["dur"], event["args"]["state"]);
+        tracks.push_back(event["tid"]);
+    }
+    EXPECT_EQ(slices, (std::vector<std::tuple<std::string, double, double, std::string>>{
+                          {"graph replay #7", 0, 5, "over"},
+                          {"step", 0, 2, "over"},
+                          {"all_reduce", 2, 3, "over"},
+                          {"graph replay #8", 9, 20, "under way"},
+                          {"step", 9, 20, "under way"}}));
+    EXPECT_EQ(tracks, std::vector<int>(5, 2)) << "behind the tracks of both groups";
+}
+
 TEST(Timelines, of_dumps_that_do_not_fit_together_are_refused) {
     EXPECT_THROW((void)merge({dump_of(0, 2, {}), dump_of(1, 3, {})}), InvalidArgument);
 }

@@ -1,10 +1,12 @@
 // Graphs: captured once, proved, optimised, replayed on real ranks.
 #include "conformance/world.hpp"
+#include "record/dump.hpp"
 
 #include <tutti/graph.hpp>
 #include <tutti/symmetric.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 
 namespace tutti::test {
@@ -428,6 +430,42 @@ TEST_P(Graphs, remember_where_their_calls_were_made) {
         EXPECT_EQ(x, Values(4, 4.F));
         planned.run();
         EXPECT_EQ(x, Values(4, 8.F));
+    });
+}
+
+TEST_P(Graphs, leave_the_times_of_their_replays_in_dumps) {
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        Values x(4);
+        {
+            Executable step(graph::capture([&] {
+                graph::compute({}, {x}, [&] { std::ranges::fill(x, 1.F); }, {.name = "fill"});
+                all_reduce(x, {.group = g});
+            }));
+            for (int i = 0; i < 3; ++i) step.replay();
+        }
+        const auto folder = std::filesystem::path(::testing::TempDir()) /
+                            ("graph-trace-" + std::to_string(::getpid()) + "-" + std::to_string(g.rank()));
+        int seen = 0;
+        for (const std::string& file : dump_trace(folder.string(), "a test")) {
+            const record::Dump dump = record::read_dump(file);
+            if (dump.rank != g.rank() || dump.group != g.name() || dump.entries.size() != 3) continue;
+            ASSERT_FALSE(dump.graphs.empty());
+            const record::ReplayedGraph& replayed = dump.graphs.back();
+            ASSERT_EQ(replayed.replays.size(), 3U);
+            ASSERT_EQ(replayed.nodes.size(), 2U);
+            EXPECT_TRUE(has(replayed.nodes[0], "\"fill\"")) << replayed.nodes[0];
+            constexpr std::int64_t moment_ns = 10'000;  // CPUs do not keep the order of looks at their clocks
+            for (std::size_t i = 0; i < 3; ++i) {       // the call of a replay runs in its node
+                const record::Replay& replay = replayed.replays[i];
+                ASSERT_EQ(replay.began_ns.size(), 2U);
+                EXPECT_LE(replay.began_ns[1], dump.entries[i].enqueued_ns + moment_ns);
+                EXPECT_LE(dump.entries[i].enqueued_ns, replay.ended_ns + moment_ns);
+            }
+            ++seen;
+        }
+        EXPECT_EQ(seen, 1);
+        std::filesystem::remove_all(folder);
+        barrier({.group = g});
     });
 }
 
