@@ -131,7 +131,8 @@ TEST(ZmqStream, that_is_closed_makes_nobody_wait_for_a_peer_that_has_gone) {
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 3s);
 }
 
-// The peer has all that was sent to it, and says that it ends. It does not stay until it hears that its end has arrived.
+// The peer has all that was sent to it, and says that it ends. It does not stay until it hears that its end has
+// arrived.
 TEST(ZmqStream, makes_nobody_wait_to_answer_a_peer_that_has_gone) {
     for (int round = 0; round < 5; ++round) {
         auto ranks = make_ranks(HashStore(), 2);
