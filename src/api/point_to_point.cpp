@@ -309,6 +309,11 @@ void monitored_barrier(const MonitoredBarrierOptions& o) {
         } catch (const Timeout&) {
             missing.push_back(group->global(r));
             if (!o.wait_all_ranks) break;
+        } catch (const PeerLost& lost) {  // it has left, or died: there is nothing more to wait for
+            const int gone = lost.context().peer >= 0 ? lost.context().peer : r;
+            throw PeerLost(fmt::format("Rank {} failed to pass monitoredBarrier in {} ms: {}", group->global(gone),
+                                       timeout.count(), lost.what()),
+                           lost.context());
         }
     }
     sign[0] = missing.empty() ? 1 : 0;

@@ -271,6 +271,21 @@ TEST_P(Failures, of_a_monitored_barrier_name_who_is_missing) {
     }
 }
 
+TEST_P(Failures, of_a_monitored_barrier_name_a_rank_that_has_left) {
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        if (g.rank() == 1) return;
+        try {
+            monitored_barrier({.group = g, .timeout = 20s});
+            ADD_FAILURE();
+        } catch (const PeerLost& error) {
+            const std::string text = error.what();
+            EXPECT_NE(text.find("Rank 1 failed to pass monitoredBarrier in 20000 ms: "), std::string::npos) << text;
+            EXPECT_NE(text.find("left the group"), std::string::npos) << text;
+            EXPECT_EQ(error.context().peer, 1);
+        }
+    });
+}
+
 // In front of a collective it tells who called something else, and what follows runs when all have come.
 TEST_P(Failures, of_a_desynchronised_rank_are_found_by_a_monitored_barrier_before_the_collective) {
     covers("S16-009");
