@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
+#include <string_view>
 
 namespace tutti::test {
 namespace {
@@ -134,9 +136,16 @@ TEST_P(Silence, hides_no_disagreement_from_those_behind_it) {
     ASSERT_EQ(job.collect(8).size(), 8U);
     const auto reports = job.collect(7, 10s);
     ASSERT_EQ(reports.size(), 7U);
+    // Rank 1, which only sends, may be through with its broadcast: then it is its barrier that hears of it.
+    const auto judgement = [](const Report& r) {
+        constexpr std::string_view before = " cannot start: ";
+        const std::string text = r.text;
+        const std::size_t at = text.find(before);
+        return at == std::string::npos ? text : text.substr(at + before.size());
+    };
     for (const Report& r : reports) {
         EXPECT_EQ(r.code, static_cast<int>(ErrorCode::collective_mismatch)) << r.text;
-        EXPECT_STREQ(r.text, reports.front().text) << "rank " << r.rank;
+        EXPECT_EQ(judgement(r), judgement(reports.front())) << "rank " << r.rank;
         EXPECT_NE(std::string(r.text).find("rank 1 called broadcast"), std::string::npos) << r.text;
         EXPECT_NE(std::string(r.text).find("rank 4: gave no answer"), std::string::npos) << r.text;
     }
