@@ -47,7 +47,7 @@ class GlooConnector final : public transport::Streams {
         std::shared_ptr<std::byte[]> memory;
         Buffer buffer;
     };
-    /// What comes from a peer by a lane.
+    /// The chunks that come from a peer by a lane.
     struct Incoming {
         Incoming(GlooStream& from, std::size_t by) : stream(from), lane(by) {}
         GlooStream& stream;

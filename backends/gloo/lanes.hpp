@@ -18,8 +18,8 @@ namespace tutti::backends::gloo {
 /// within the options' timeout.
 std::vector<std::shared_ptr<::gloo::Context>> connect_lanes(const DistributedBackendOptions& options);
 
-/// Breaks off all connections of a lane; what waits on them ends with an exception, but see GlooStream::stop(). Takes a
-/// millisecond.
+/// Breaks off all connections of a lane. Calls that wait on them end with an exception, but see GlooStream::stop().
+/// Takes a millisecond.
 void close_connections(const std::shared_ptr<::gloo::Context>& lane) noexcept;
 
 /// Blocks SIGPIPE while it lives: Gloo writes to sockets that a peer may have closed.

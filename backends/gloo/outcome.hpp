@@ -1,4 +1,5 @@
-// Outcome: what has become of a call that goes on in threads of the transport. OutcomeCall: the call, as tutti sees it.
+// Outcome: the end of a call that goes on in threads of the transport, and its error. OutcomeCall: the call, as tutti
+// sees it.
 //
 // Threads: any.
 #pragma once

@@ -35,8 +35,8 @@ class Driven {
     virtual void look_after() = 0;
     /// Nothing will move any more.
     virtual bool has_failed() = 0;
-    /// The descriptors that can wake a thread that sleeps, with one that is readable when there is news, instead of
-    /// what was in `into`. -1 among them: something moves in memory of which none tells.
+    /// Replaces the contents of `into` by the descriptors that can wake a thread that sleeps, with one that is readable
+    /// when there is news. -1 among them: something moves in memory of which none tells.
     virtual void pollables(std::vector<transport::Pollable>& into) = 0;
     virtual int news_fd() const noexcept = 0;
     /// The progress thread has ended with an exception.

@@ -22,7 +22,8 @@ namespace tutti::record {
 
 class Recorder;
 
-/// When the nodes of a graph's last replays began. Who reads while a replay overwrites the oldest one leaves that out.
+/// When the nodes of a graph's last replays began. A reader leaves out the oldest replay if another one overwrites it
+/// meanwhile.
 class ReplayTimes {
  public:
     explicit ReplayTimes(std::size_t nodes);

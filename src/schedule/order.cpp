@@ -11,6 +11,12 @@
 namespace tutti::schedule {
 namespace {
 
+bool overlap(const std::vector<Chunk>& these, const std::vector<Chunk>& those) {
+    return std::ranges::any_of(these, [&](const Chunk& x) {
+        return std::ranges::any_of(those, [&](const Chunk& y) { return share_elements(x, y); });
+    });
+}
+
 // Any two steps that touch the same elements, one writing, must be ordered: by `after`, or both be staging steps.
 std::optional<Disorder> hazard_in(const Schedule& s) {
     const std::size_t n = s.steps.size();
@@ -96,14 +102,6 @@ std::vector<Disorder> disorders_of(Rank rank, const std::vector<Schedule>& sched
     const Rank partner = partner_of(rank, contract);
     if (partner >= 0 && !mine.in_place) find_missed_turns(mine, schedules[static_cast<std::size_t>(partner)], found);
     return found;
-}
-
-bool overlap(const std::vector<Chunk>& these, const std::vector<Chunk>& those) {
-    return std::ranges::any_of(these, [&](const Chunk& x) {
-        return std::ranges::any_of(those, [&](const Chunk& y) {
-            return x.buffer == y.buffer && x.offset < y.offset + y.count && y.offset < x.offset + x.count;
-        });
-    });
 }
 
 }  // namespace tutti::schedule

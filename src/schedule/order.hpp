@@ -18,7 +18,4 @@ struct Disorder {
 /// other (the first of them); of two ranks of a host, steps that publish where the other's values have yet to be read.
 std::vector<Disorder> disorders_of(Rank rank, const std::vector<Schedule>& schedules, const Contract& contract);
 
-/// Whether any of these shares an element with any of those.
-bool overlap(const std::vector<Chunk>& these, const std::vector<Chunk>& those);
-
 }  // namespace tutti::schedule

@@ -6,10 +6,6 @@
 namespace tutti::schedule {
 namespace {
 
-bool shares_elements(const Chunk& a, const Chunk& b) {
-    return a.buffer == b.buffer && a.offset < b.offset + b.count && b.offset < a.offset + a.count;
-}
-
 /// A part's chunks, where the text has them.
 class Places {
  public:
@@ -17,7 +13,7 @@ class Places {
         const std::uint64_t count = part.of(Buffer::scratch).count;
         scratch_ = scratch_like(builder, target_.count > 0 ? target_ : placing.source, count);
         source_ = placing.source;
-        if (!shares_elements(target_, source_) || reads_first(part)) return;
+        if (!share_elements(target_, source_) || reads_first(part)) return;
         source_ = scratch_like(builder, source_, source_.count);
         builder.copy(source_, placing.source);
     }
@@ -45,9 +41,9 @@ class Places {
             for (const Operand& operand : operands_of(part, step)) {
                 if (operand.chunk.buffer != Buffer::input || operand.chunk.count == 0) continue;
                 const Chunk source = (*this)(operand.chunk);
-                if (std::ranges::any_of(written, [&](const Chunk& before) { return shares_elements(before, source); }))
+                if (std::ranges::any_of(written, [&](const Chunk& before) { return share_elements(before, source); }))
                     return false;
-                if (writes && shares_elements(target, source) && target.offset != source.offset) return false;
+                if (writes && share_elements(target, source) && target.offset != source.offset) return false;
             }
             if (writes) written.push_back(target);
         }

@@ -116,11 +116,8 @@ struct Access {
     bool writes;
 };
 
-bool meet(const Chunk& a, const Chunk& b) {
-    return a.offset < b.offset + b.count && b.offset < a.offset + a.count;
-}
 bool meet(const Access& a, const Access& b) {
-    return a.rank != b.rank && (a.writes || b.writes) && a.chunk.buffer == b.chunk.buffer && meet(a.chunk, b.chunk);
+    return a.rank != b.rank && (a.writes || b.writes) && share_elements(a.chunk, b.chunk);
 }
 
 // By owner of the elements touched.
@@ -205,7 +202,7 @@ std::vector<bool> same_in_place(const std::vector<Schedule>& schedules) {
         }
         same.push_back(std::ranges::all_of(reads, [&](const Access& read) {
             return std::ranges::all_of(writes, [&](const Access& write) {
-                return !meet(read.chunk, write.chunk) || reads_first(read, write, order, schedules);
+                return !ranges_meet(read.chunk, write.chunk) || reads_first(read, write, order, schedules);
             });
         }));
     }

@@ -81,6 +81,14 @@ struct Chunk {
     friend bool operator==(const Chunk&, const Chunk&) = default;
 };
 
+/// Whether two ranges of elements of one buffer share any. (Of two buffers the caller knows whether they are one.)
+constexpr bool ranges_meet(const Chunk& a, const Chunk& b) noexcept {
+    return a.offset < b.offset + b.count && b.offset < a.offset + a.count;
+}
+constexpr bool share_elements(const Chunk& a, const Chunk& b) noexcept {
+    return a.buffer == b.buffer && ranges_meet(a, b);
+}
+
 enum class StepKind : std::uint8_t {
     copy,             ///< target = operand 0 (local)
     combine,          ///< target = operand 0 op operand 1 op … in this order (local)

@@ -1,5 +1,5 @@
-// ByChannel: what waits on each channel, in order, in memory that it keeps: where as much goes as comes, it allocates
-// nothing.
+// ByChannel: a list of waiting items for each channel. It keeps the memory of items that have gone for later ones, so
+// it allocates nothing where as many go as come.
 //
 // Threads: one at a time.
 #pragma once

@@ -3,7 +3,6 @@
 // The prover takes a function for what the step says: what it makes stands for its only source, or for the combination
 // of its sources. What it loses counts as a rounding of its own. In another type than the call's its values are codes,
 // which only further calls understand; all else may move them.
-#include "schedule/order.hpp"
 #include "schedule/steps/kind.hpp"
 #include "schedule/steps/proof.hpp"
 #include "schedule/steps/writer.hpp"
@@ -83,9 +82,7 @@ bool prove_call(Proof& proof, const At& at) {
     const std::string& function = at.schedule.functions[at.step.function];
     std::vector<Values> inputs;
     // A function may write an element before it reads another one.
-    if (std::ranges::any_of(at.operands(), [&](const Operand& o) {
-            return overlap(std::vector{at.step.target}, std::vector{o.chunk});
-        }))
+    if (std::ranges::any_of(at.operands(), [&](const Operand& o) { return share_elements(at.step.target, o.chunk); }))
         proof.fault(at, "writes elements that its function reads: expected a target apart from all sources");
     for (const Operand& operand : at.operands()) inputs.push_back(proof.load(at, operand.chunk));
     Values values = at.step.combines ? proof.combined(at, inputs) : inputs.front();

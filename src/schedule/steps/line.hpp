@@ -23,7 +23,7 @@ class Line {
         buffers_ = buffers;
         scratch_ends_.clear();
     }
-    /// From here on the scratch buffers are as long as now: what comes behind is not for the lines to name.
+    /// From here on the scratch buffers are as long as now: lines cannot name elements that come behind.
     void close_scratch();
     bool scratch_is_closed() const { return !scratch_ends_.empty(); }
     /// Behind the last line: errors have no words.
