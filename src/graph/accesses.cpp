@@ -4,6 +4,7 @@ namespace tutti::graph {
 namespace {
 
 using Counts = std::vector<std::uint64_t>;
+using Extent = CollectiveTraits::Extent;
 using tutti::detail::Operation;
 
 std::vector<Bytes> one_after_the_other(const std::byte* base, const Counts& counts, std::uint64_t element_bytes) {
@@ -47,29 +48,25 @@ Accesses accesses_of(const Operation& o) {
         return o.is_receive ? Accesses{{}, {whole}, false} : Accesses{{whole}, {}, false};
     }
     const algorithm::Request& r = o.request;
-    const std::byte *in = o.call.input, *out = o.call.output;
-    const std::uint64_t element = r.element_bytes;
-    const bool is_root = r.rank == r.root;
-    const auto own = [&](const std::byte* at) {
-        return Bytes{at, r.counts[static_cast<std::size_t>(r.rank)] * element};
+    const CollectiveTraits& traits = traits_of(r.collective);
+    const auto at = [&](Extent extent, const std::byte* base, const Counts& counts, const Counts& offsets) {
+        const std::uint64_t element = r.element_bytes;
+        switch (extent) {
+            case Extent::nothing: break;
+            case Extent::whole: return std::vector<Bytes>{{base, r.count * element}};
+            case Extent::own_block:
+                return std::vector<Bytes>{{base, r.counts[static_cast<std::size_t>(r.rank)] * element}};
+            case Extent::all_blocks: return one_after_the_other(base, r.counts, element);
+            case Extent::exchanged: return anywhere(base, counts, offsets, element);
+        }
+        return std::vector<Bytes>{};
     };
-    const auto all = [&](const std::byte* at) { return one_after_the_other(at, r.counts, element); };
-    const Bytes whole{out, r.count * element};
-    switch (r.collective) {
-        case Collective::all_reduce: return {{whole}, {whole}, false};
-        case Collective::broadcast: return is_root ? Accesses{{whole}, {}, false} : Accesses{{}, {whole}, false};
-        case Collective::reduce:
-            if (is_root) return {{whole}, {whole}, false};
-            return {{{in, r.count * element}}, {}, false};
-        case Collective::all_gather: return {{own(in)}, all(out), false};
-        case Collective::gather: return {{own(in)}, is_root ? all(out) : std::vector<Bytes>(), false};
-        case Collective::scatter: return {is_root ? all(in) : std::vector<Bytes>(), {own(out)}, false};
-        case Collective::reduce_scatter: return {all(in), {own(out)}, false};
-        case Collective::all_to_all:
-            return {anywhere(in, r.send_counts, r.send_offsets, element),
-                    anywhere(out, r.receive_counts, r.receive_offsets, element), false};
-        default: return {};
-    }
+    Accesses found;
+    if (traits.reads(r.rank, r.root)) found.reads = at(traits.input, o.call.input, r.send_counts, r.send_offsets);
+    const bool keeps_values = r.collective == Collective::broadcast && r.rank == r.root;
+    if (traits.writes(r.rank, r.root) && !keeps_values)
+        found.writes = at(traits.output, o.call.output, r.receive_counts, r.receive_offsets);
+    return found;
 }
 
 }  // namespace tutti::graph

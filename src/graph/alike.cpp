@@ -20,19 +20,12 @@ bool are_equal(const std::vector<Range>& blocks) {
 
 bool is_known_everywhere(const Node& n) {
     const auto all = [&](bool (*holds)(const Piece&)) { return std::ranges::all_of(n.pieces, holds); };
-    switch (n.kind) {
-        case Kind::compute:
-        case Kind::copy:
-        case Kind::wait:
-        case Kind::barrier:
-        case Kind::all_reduce: return true;
-        case Kind::broadcast: return !n.opaque;
-        case Kind::all_gather:
-        case Kind::reduce_scatter:
-        case Kind::all_to_all:
-            return !n.opaque && all([](const Piece& p) { return are_equal(p.reads) && are_equal(p.writes); });
-        default: return false;
-    }
+    if (!is_communication(n.kind)) return true;
+    if (is_message(n.kind)) return false;
+    const CollectiveTraits& traits = traits_of(n.kind);
+    if (traits.is_rooted()) return n.kind == Kind::broadcast && !n.opaque;
+    const bool has_lengths = traits.has_blocks() || traits.input == CollectiveTraits::Extent::exchanged;
+    return !has_lengths || (!n.opaque && all([](const Piece& p) { return are_equal(p.reads) && are_equal(p.writes); }));
 }
 
 /// A broadcast as another rank has it.
@@ -51,8 +44,8 @@ std::vector<Graph> as_on_all_ranks(const Graph& graph) {
     for (const Node& n : graph.nodes) {
         if (is_known_everywhere(n)) continue;
         throw InvalidArgument(fmt::format(
-            "optimise: alike is set, but what {} is on other ranks cannot be told from this one: expected all_reduce, "
-            "broadcast, barrier, or all_gather, reduce_scatter and all_to_all of equal blocks without gaps",
+            "optimise: alike is set, but what {} is on other ranks cannot be told from this one: expected a "
+            "broadcast, or a collective without a root whose blocks are equal and have no gaps",
             describe(graph, n)));
     }
     std::vector<Graph> graphs(graph.groups.front().ranks.size(), graph);

@@ -54,8 +54,7 @@ class Buckets {
     const Node& node(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
 
     bool may_join(const Node& n) const {
-        const bool kind = n.kind == Kind::all_reduce || n.kind == Kind::all_gather || n.kind == Kind::reduce_scatter ||
-                          n.kind == Kind::broadcast;
+        const bool kind = may_run_in_chunks(n.kind) || n.kind == Kind::broadcast;
         if (!kind || n.opaque || n.pieces.size() != 1 || settings_.keeps(graph_, n)) return false;
         if (n.kind == Kind::all_reduce && n.pieces.front().reads != n.pieces.front().writes) return false;
         return may_be_combined_otherwise(graph_, n) && bytes_of(n) < limit(n);

@@ -16,14 +16,10 @@ std::uint64_t bytes(const std::vector<Range>& ranges) {
 }
 // Bytes that all ranks of a collective must have alike.
 std::uint64_t common_bytes(Kind kind, const Piece& p) {
-    switch (kind) {
-        case Kind::all_gather: return bytes(p.writes);
-        case Kind::reduce_scatter:
-        case Kind::reduce: return bytes(p.reads);
-        case Kind::all_reduce: return bytes(p.writes);
-        case Kind::broadcast: return std::max(bytes(p.reads), bytes(p.writes));
-        default: return 0;
-    }
+    if (kind == Kind::broadcast) return std::max(bytes(p.reads), bytes(p.writes));
+    if (may_run_in_chunks(kind) && traits_of(kind).output != CollectiveTraits::Extent::own_block)
+        return bytes(p.writes);
+    return combines(kind) ? bytes(p.reads) : 0;
 }
 
 Contents opaque(const JointCall& one, std::size_t piece, std::size_t to, std::size_t block, std::uint64_t bytes) {
@@ -52,7 +48,7 @@ Contents result(const JointCall& one, Determinism determinism, std::size_t piece
         case Kind::all_to_all: return from(block, to);
         default: break;
     }
-    const std::size_t which = one.first->kind == Kind::reduce_scatter ? to : 0;
+    const std::size_t which = traits_of(one.first->kind).input == CollectiveTraits::Extent::all_blocks ? to : 0;
     std::vector<Contents> inputs;
     std::uint64_t bytes_of_first = 0, before = 0;
     for (std::size_t r = 0; r < one.inputs.size(); ++r) {

@@ -59,9 +59,7 @@ std::vector<Made> collectives_of(const Graph& graph, const std::string& group, c
     std::vector<Made> list;
     for (const Node& n : graph.nodes) {
         if (!is_collective(n.kind) || graph.groups[static_cast<std::size_t>(n.group)].name != group) continue;
-        const bool may_be_cut =
-            n.kind == Kind::all_reduce || n.kind == Kind::reduce_scatter || n.kind == Kind::all_gather;
-        Made& one = list.emplace_back(Made{n.kind, {}, may_be_cut && !n.opaque ? bytes_of(n) : 0});
+        Made& one = list.emplace_back(Made{n.kind, {}, may_run_in_chunks(n.kind) && !n.opaque ? bytes_of(n) : 0});
         for (const Piece& p : n.pieces) one.pieces.push_back(settings.ordinals[static_cast<std::size_t>(p.call)]);
     }
     return list;

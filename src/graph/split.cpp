@@ -114,9 +114,9 @@ class Split {
     Cut& cut_of(int i) { return cuts_[static_cast<std::size_t>(i)]; }
 
     bool may_change(const Node& n) const {
-        const bool is_one = n.kind == Kind::all_reduce || n.kind == Kind::reduce_scatter || n.kind == Kind::all_gather;
-        return is_one && !n.opaque && !n.asynchronous && n.pieces.size() == 1 && n.pieces.front().call >= 0 &&
-               chunks_keep_apart(n) && may_be_combined_otherwise(graph_, n) && !settings_.keeps(graph_, n);
+        return may_run_in_chunks(n.kind) && !n.opaque && !n.asynchronous && n.pieces.size() == 1 &&
+               n.pieces.front().call >= 0 && chunks_keep_apart(n) && may_be_combined_otherwise(graph_, n) &&
+               !settings_.keeps(graph_, n);
     }
     // No chunk writes what a later one reads: in place are the same bytes, or this rank's block of them.
     bool chunks_keep_apart(const Node& n) const {

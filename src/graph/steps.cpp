@@ -145,12 +145,11 @@ class Builder {
         const auto is_of = [&](const std::vector<Range>& ranges, std::uint64_t count) {
             return ranges.front().bytes == count * request.element_bytes;
         };
-        switch (node.kind) {
-            case Kind::all_reduce: return !is_of(piece.writes, request.count);
-            case Kind::reduce_scatter: return !is_of(piece.writes, own_count(request));
-            case Kind::all_gather: return !is_of(piece.reads, own_count(request));
-            default: return false;
-        }
+        if (!may_run_in_chunks(node.kind)) return false;
+        using Extent = CollectiveTraits::Extent;
+        const CollectiveTraits& traits = traits_of(node.kind);
+        if (traits.output == Extent::whole) return !is_of(piece.writes, request.count);
+        return !is_of(traits.output == Extent::own_block ? piece.writes : piece.reads, own_count(request));
     }
     static std::uint64_t own_count(const algorithm::Request& request) {
         return request.counts[static_cast<std::size_t>(request.rank)];
@@ -286,7 +285,7 @@ class Builder {
 
     // As api::pack lays the pieces out: one after the other; of blocks, a rank's side by side.
     void set_moves(Step& step, const Node& node, Operation& whole) {
-        const bool by_blocks = node.kind == Kind::all_gather || node.kind == Kind::reduce_scatter;
+        const bool by_blocks = may_run_in_chunks(node.kind) && traits_of(node.kind).has_blocks();
         if (!by_blocks) {
             std::byte* at = whole.call.output;
             for (const Piece& p : node.pieces) {

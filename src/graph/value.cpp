@@ -234,9 +234,9 @@ double predicted_us(const Graph& graph, const Node& node) {
     if (node.kind == Kind::compute) return node.cost_us;
     if (!is_communication(node.kind)) return 0;
     const GroupInfo& group = graph.groups[static_cast<std::size_t>(node.group)];
-    // Each byte of an all_reduce travels twice: to where it is combined, and back.
-    const bool once =
-        node.kind == Kind::reduce_scatter || node.kind == Kind::all_gather || node.kind == Kind::all_to_all;
+    // Each byte of an all_reduce travels twice: to where it is combined, and back; a block once.
+    const bool once = is_collective(node.kind) && !traits_of(node.kind).is_rooted() &&
+                      traits_of(node.kind).input != CollectiveTraits::Extent::whole;
     return group.latency_us + group.us_per_byte * static_cast<double>(bytes_of(node)) * (once ? 0.5 : 1.0);
 }
 

@@ -56,6 +56,11 @@ constexpr const CollectiveTraits& traits_of(Kind collective) noexcept {
 constexpr bool combines(Kind kind) noexcept {
     return is_collective(kind) && traits_of(kind).combines;
 }
+/// Whether the collective may run as several, each of one part of every rank's buffer, or of every block in it.
+constexpr bool may_run_in_chunks(Kind kind) noexcept {
+    if (!is_collective(kind) || traits_of(kind).is_rooted()) return false;
+    return traits_of(kind).has_blocks() || traits_of(kind).input == CollectiveTraits::Extent::whole;
+}
 
 /// Of a compute step that may run in chunks: whether each of them gets that read whole.
 bool is_whole(const Node& step, std::size_t read) noexcept;
