@@ -117,7 +117,7 @@ function(add_tutti_test name)
   if(TUTTI_SANITIZE)  # what explores states or parses for many seconds in one thread, and is no memory of others'
     set(of_one_thread "-Slots.*")
     if(TUTTI_SANITIZE STREQUAL "thread")
-      string(APPEND of_one_thread ":Table.*:Dumps.*:HugePagesOfCallers.*")
+      string(APPEND of_one_thread ":Table.*:Dumps.*:HugePagesOfCallers.*:StagingCopy.*:SocketStream.carries_*")
     endif()
   endif()
   foreach(shard RANGE 1 ${arg_SHARDS})
