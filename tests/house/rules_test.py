@@ -11,6 +11,8 @@ import sys
 import tempfile
 import unittest
 
+from classes import classes
+
 ROOT, ROOMS = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 
 
@@ -41,7 +43,7 @@ class Rules(unittest.TestCase):
         self.assertTrue(faults[0].startswith(text), output)
 
     def test_an_untouched_copy_keeps_every_rule_that_is_tested_here(self):
-        for rule in ("direction", "headers", "length", "paths"):
+        for rule in ("classes", "direction", "headers", "length", "paths"):
             self.assertEqual(self.run_rule(rule)[0], 0, rule)
 
     def test_a_room_that_includes_one_above_it_is_found(self):
@@ -96,9 +98,108 @@ class Rules(unittest.TestCase):
         (self.copy / "src/core/giant.cpp").write_text("// line\n" * 701)
         self.expect_fault("length", "src/core/giant.cpp: 701 lines")
 
+    def test_a_class_of_too_many_functions_is_found(self):
+        functions = "".join(f"    int f{i}() const;\n" for i in range(39))
+        self.append("src/core/settings.hpp", "class Room {\n public:\n    Room();\n    ~Room();\n" + functions + "};\n")
+        self.assertEqual(self.run_rule("classes")[0], 0)
+        self.append("src/core/settings.hpp", "class Hall {\n    Hall();\n" + functions + "    void g();\n};\n")
+        self.expect_fault("classes", f"src/core/settings.hpp:{self.line_of('src/core/settings.hpp', 'class Hall')}: "
+                          "Hall has 41 functions; the limit is 40")
+
+    def test_a_class_of_too_many_fields_is_found(self):
+        fields = "".join(f"    int a{i} = {i}, b{i}{{}};\n" for i in range(13))
+        self.append("src/core/env.cpp", "struct Data {\n" + fields + "};\n")
+        self.assertEqual(self.run_rule("classes")[0], 0, "26 fields of plain data are few enough")
+        self.append("src/core/env.cpp", "class Hall {\n    void f();\n" + fields + "};\n")
+        self.expect_fault("classes", f"src/core/env.cpp:{self.line_of('src/core/env.cpp', 'class Hall')}: "
+                          "Hall has 26 fields; the limit is 25")
+
+    def test_plain_data_of_too_many_fields_is_found(self):
+        self.append("src/core/env.cpp", "struct Data {\n" + "    int a, b, c;\n" * 10 + "    int d;\n};\n")
+        self.expect_fault("classes", f"src/core/env.cpp:{self.line_of('src/core/env.cpp', 'struct Data')}: "
+                          "Data has 31 fields; the limit is 30")
+
+    def line_of(self, file, text):
+        return next(n for n, line in enumerate((self.copy / file).read_text().splitlines(), 1) if text in line)
+
     def test_a_private_place_is_found(self):
         self.append("src/core/env.cpp", "// see /" + "home/me/notes.txt\n")
         self.expect_fault("paths", "src/core/env.cpp:")
+
+
+class Counts(unittest.TestCase):
+    """What classes.py makes of the C++ that the house writes."""
+
+    def counts(self, text):
+        return [(c.name, c.functions, c.fields, c.plain) for c in classes(text)]
+
+    def test_every_form_of_a_function_counts_once(self):
+        self.assertEqual(self.counts("""
+class Door : public Base<int> {
+ public:
+    explicit Door(int a) : a_(a), b_{a} { open(); }
+    Door(const Door&) = delete;
+    Door& operator=(const Door&) = delete;
+    ~Door() override;
+    static Door make(std::function<void(int)> f = {}) noexcept { return {1}; }
+    template <class T>
+    requires std::integral<T>
+    [[nodiscard]] T get(T x) const;
+    bool operator<(const Door& other) const { return a_ < other.a_; }
+    explicit operator bool() const noexcept(noexcept(f())) { return true; }
+    void operator()() const;
+    auto trailing() -> std::pair<int, int> { return {a_, 2}; }
+    virtual void pure() = 0;
+    void later() TUTTI_REQUIRES(mutex_);
+    friend bool operator==(const Door&, const Door&);
+    friend class Window;
+
+ private:
+    int a_ = 0;
+    std::vector<int> b_;
+};
+"""), [("Door", 10, 2, False)])
+
+    def test_every_name_of_a_declaration_is_a_field(self):
+        self.assertEqual(self.counts("""
+struct alignas(64) Data {  // int in_a_comment, another;
+    std::map<int, std::string> by_name, by_place{{1, "a;b"}};
+    std::uint64_t first = f(1, 2), second{0}, third[3] = {1, 2, 3};
+    void (*call)(int, int) = nullptr;
+    std::function<void(int, int)> hook = [](int a, int b) { return; };
+    unsigned small : 3, tiny : 2;
+    int guarded TUTTI_GUARDED_BY(mutex) = 0;
+    static constexpr int constant = 1, other = 2;
+    using Alias = int;
+    enum class Kind { a, b } kind = Kind::a;
+    struct Inner { int x, y; } inner;
+    union { int here; float there; };
+    bool operator==(const Data&) const = default;
+};
+"""), [("Data", 1, 14, True), ("Inner", 0, 2, True)])
+
+    def test_texts_and_directives_are_no_members(self):
+        self.assertEqual(self.counts("""
+#define MEMBERS \\
+    int x; \\
+    int y;
+class Page {
+    const char* text_ = R"(class Fake { int a; };)";
+    char quote_ = '"', brace_ = '{';
+#ifdef X
+    int only_ = 1'000'000;
+#endif
+};
+""".replace("\\\\", "\\")), [("Page", 0, 4, True)])
+
+    def test_classes_in_functions_and_defined_outside_of_their_class_count(self):
+        self.assertEqual(self.counts("""
+class Page::Inside final : Base {
+    void f() { struct Local { int a; void g(); }; }
+};
+enum class Kind { a, b };
+template <class T> void f(class Other* o, struct stat s);
+"""), [("Page::Inside", 1, 0, False), ("Local", 1, 1, False)])
 
 
 if __name__ == "__main__":
