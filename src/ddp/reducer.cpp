@@ -38,7 +38,9 @@ ddp::Buckets assigned(const std::vector<NamedParameter>& parameters, const std::
 // ---- The object
 
 Reducer::Reducer(std::vector<NamedParameter> parameters, DistributedDataParallelOptions options)
-    : parameters_(std::move(parameters)), options_(std::move(options)) {
+    : parameters_(std::move(parameters)),
+      options_(std::move(options)),
+      usage_(parameters_.size(), options_.find_unused_parameters ? ddp::Usage::Shared::yes : ddp::Usage::Shared::no) {
     options_.group = checked_group(options_);
     ddp::compare_replicas(options_.group, parameters_, options_, ddp::fault_of(parameters_, options_));
     std::vector<TensorView> all;
@@ -49,16 +51,13 @@ Reducer::Reducer(std::vector<NamedParameter> parameters, DistributedDataParallel
     }
     for (const NamedBuffer& buffer : options_.buffers) all.push_back(buffer.tensor);
     ddp::broadcast_from_first(options_.group, all);
-    used_.assign(parameters_.size(), 0);
     places_.resize(parameters_.size());
     // Backward passes go from the last layer to the first.
     std::vector<std::size_t> order(parameters_.size());
     std::iota(order.rbegin(), order.rend(), std::size_t{0});
     make_buckets(assigned(parameters_, order, options_.bucket_cap_bytes));
-    if (options_.find_unused_parameters) {
-        rebuilding_ = Rebuilding::done;  // an iteration need not tell the place of each gradient
-        usage_ = zeros(int32, Extents::of(static_cast<std::int64_t>(parameters_.size())));
-    }
+    // Then an iteration need not tell the place of each gradient.
+    if (options_.find_unused_parameters) rebuilding_ = Rebuilding::done;
     ddp::report_initialized(options_.group, parameters_, options_, bucket_bytes());
 }
 
@@ -71,7 +70,6 @@ Reducer::~Reducer() {
             keep(bucket.work->get_future(), bucket.shown.buffer());
         if (bucket.hooked) std::visit([&](const auto& future) { keep(future, bucket.shown.buffer()); }, *bucket.hooked);
     }
-    if (usage_work_ && *usage_work_ && !usage_work_->is_completed()) keep(usage_work_->get_future(), usage_);
 }
 
 void Reducer::register_comm_hook(ProcessGroup state, CommHook hook) {
@@ -214,7 +212,7 @@ void Reducer::forward() {
     synchronizes_ = synchronizes;
     states_.assign(parameters_.size(), Gradient::awaited);
     order_.clear();
-    left_out_.clear();
+    usage_.begin_iteration();
     next_bucket_ = 0;
     for (Bucket& bucket : buckets_) {
         bucket.awaited = bucket.members.size();
@@ -222,8 +220,7 @@ void Reducer::forward() {
         bucket.hooked.reset();
         bucket.arrival.reset();
     }
-    times_are_taken_ = synchronizes && ddp::Statistics::wants(iteration_);
-    moments_ = {.forward_began = Clock::now()};
+    timing_.begin(synchronizes && ddp::Statistics::wants(iteration_));
     phase_ = Phase::open;
 }
 
@@ -242,7 +239,7 @@ void Reducer::prepare_for_backward(const std::vector<std::size_t>& unused) {
             throw InvalidArgument(
                 fmt::format("{}: {} is ready, or unused, already: expected each parameter once", begin, described(i)));
     }
-    if (!moments_.backward_began) moments_.backward_began = Clock::now();
+    timing_.backward_begins();
     if (!synchronizes_) return;
     for (const std::size_t i : unused) leave_out(i);
     send_complete_buckets();
@@ -266,15 +263,14 @@ void Reducer::ready(std::size_t i, const TensorView* elsewhere) {
     if (elsewhere != nullptr && elsewhere->device().type != Device::Type::cpu && !elsewhere->contiguous())
         refuse(fmt::format(": its gradient on {} is not in one piece: expected contiguous memory",
                            to_string(elsewhere->device())));
-    const auto now = Clock::now();
-    if (!moments_.backward_began) moments_.backward_began = now;
+    timing_.backward_begins();
     if (elsewhere != nullptr && options_.gradient_as_bucket_view)
         copy(in_bucket(i), *elsewhere);
     else
         gradients_[i] = elsewhere != nullptr ? std::optional(*elsewhere) : parameters_[i].gradient;
     order_.push_back(i);
-    used_[i] = 1;
-    if (order_.size() == parameters_.size()) moments_.computed = now;
+    usage_.note(i);
+    if (order_.size() == parameters_.size()) timing_.all_are_computed();
     if (!synchronizes_) return void(states_[i] = Gradient::ready);
     fill(i);
     mark(i, Gradient::ready);

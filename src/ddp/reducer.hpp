@@ -12,10 +12,12 @@
 
 #include "ddp/buckets.hpp"
 #include "ddp/report.hpp"
+#include "ddp/usage.hpp"
 
 #include <tutti/ddp.hpp>
 #include <tutti/work.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <map>
@@ -65,11 +67,6 @@ class Reducer {
         std::optional<CommHookResult> hooked;
         std::optional<Future<Clock::time_point>> arrival;  // where times are taken
     };
-    /// A parameter that this rank has not used.
-    struct Unused {
-        std::size_t parameter = 0;
-        Tensor kept;  // its gradient, where that is a view of the bucket
-    };
 
     // The beginning.
     void check_may_begin();
@@ -86,16 +83,14 @@ class Reducer {
     // The way.
     void send_complete_buckets();
     void send(Bucket& bucket);
-    void send_usage();
     void receive(Bucket& bucket);
-    void receive_usage();
+    void settle_left_out();
     void take_hooked(Bucket& bucket);
     void note_arrivals();
 
     // The end.
     std::vector<std::size_t> awaited() const;
     void reduce_all();
-    void close();
     [[noreturn]] void fail_unfinished();
     void end_group(const std::string& reason);
     std::string described(std::size_t parameter) const;
@@ -111,7 +106,7 @@ class Reducer {
     std::vector<Bucket> buckets_;
     std::vector<Place> places_;                         // by parameter
     std::vector<std::optional<TensorView>> gradients_;  // by parameter: where it is, since they were averaged last
-    std::vector<std::int32_t> used_;                    // by parameter: since gradients were averaged last
+    ddp::Usage usage_;
 
     Phase phase_ = Phase::idle;
     std::uint64_t iteration_ = 0;
@@ -119,19 +114,14 @@ class Reducer {
     std::vector<Gradient> states_;    // by parameter
     std::vector<std::size_t> order_;  // in which they became ready
     std::size_t next_bucket_ = 0;     // the first that is not sent
-    std::vector<Unused> left_out_;
-    Tensor usage_;  // used_, of all ranks
-    std::optional<Work> usage_work_;
-    std::exception_ptr failure_;  // of the sending
-    bool broken_ = false;         // no iteration will begin again
+    std::exception_ptr failure_;      // of the sending
+    bool broken_ = false;             // no iteration will begin again
 
     enum class Rebuilding { awaits_order, due, done };
     Rebuilding rebuilding_ = Rebuilding::awaits_order;
     std::vector<std::size_t> first_order_;
 
-    bool times_are_taken_ = false;
-    ddp::Moments moments_;
-    ddp::Statistics statistics_;
+    ddp::Timing timing_;
 };
 
 }  // namespace tutti::detail

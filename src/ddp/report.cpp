@@ -145,4 +145,19 @@ void Statistics::report(const ProcessGroup& group, const DistributedDataParallel
         average(sums_.backward), average(sums_.communication), average(sums_.overlap));
 }
 
+void Timing::begin(bool is_looked_at) {
+    is_on_ = is_looked_at;
+    moments_ = {.forward_began = Clock::now()};
+}
+
+void Timing::arrived(Clock::time_point when) {
+    if (!moments_.sent || when > *moments_.sent) moments_.sent = when;
+}
+
+void Timing::end(const ProcessGroup& group, const DistributedDataParallelOptions& options, std::size_t unused_bytes) {
+    if (!is_on_) return;
+    statistics_.add(durations(moments_));
+    statistics_.report(group, options, unused_bytes);
+}
+
 }  // namespace tutti::ddp

@@ -45,4 +45,28 @@ class Statistics {
     std::int64_t iterations_ = 0;
 };
 
+/// Takes the moments of the iterations that are looked at, and logs the averages at the end of each. In an iteration
+/// that is not looked at, calls do nothing. Of several calls for one moment the first one counts.
+class Timing {
+ public:
+    void begin(bool is_looked_at);
+    /// Whether the open iteration is looked at.
+    bool is_on() const noexcept { return is_on_; }
+    void backward_begins() { note(moments_.backward_began); }
+    void all_are_computed() { note(moments_.computed); }
+    void sending_begins() { note(moments_.sending_began); }
+    /// A bucket has arrived, at `when`; the last one counts.
+    void arrived(Clock::time_point when);
+    void end(const ProcessGroup& group, const DistributedDataParallelOptions& options, std::size_t unused_bytes);
+
+ private:
+    void note(std::optional<Clock::time_point>& moment) const {
+        if (is_on_ && !moment) moment = Clock::now();
+    }
+
+    bool is_on_ = false;
+    Moments moments_;
+    Statistics statistics_;
+};
+
 }  // namespace tutti::ddp

@@ -33,5 +33,14 @@ TEST(Statistics, look_at_the_first_iterations_and_at_every_hundredth) {
     set_debug_level(DebugLevel::off);
 }
 
+TEST(Timing, an_iteration_that_is_not_looked_at_takes_no_moments) {
+    Timing timing;
+    EXPECT_FALSE(timing.is_on());
+    timing.begin(true);
+    EXPECT_TRUE(timing.is_on());
+    timing.begin(false);
+    EXPECT_FALSE(timing.is_on());
+}
+
 }  // namespace
 }  // namespace tutti::ddp

@@ -36,18 +36,18 @@ void Reducer::send_complete_buckets() {
 }
 
 void Reducer::send(Bucket& bucket) {
-    if (!moments_.sending_began) moments_.sending_began = Clock::now();
+    timing_.sending_begins();
     const auto now = [](const auto&) { return Clock::now(); };
     try {
         if (hook_) {
             bucket.hooked = hook_(hook_group_, bucket.shown);
-            if (times_are_taken_)
+            if (timing_.is_on())
                 bucket.arrival = std::visit([&](const auto& future) { return future.then(now); }, *bucket.hooked);
         } else {
             const AllReduceOptions average{.op = ReduceOp::avg, .group = options_.group};
             bucket.work = bucket.on_device ? async::all_reduce_coalesced(bucket.shown.gradients_, average)
                                            : async::all_reduce(bucket.shown.buffer_.view(), average);
-            if (times_are_taken_) bucket.arrival = bucket.work->get_future().then(now);
+            if (timing_.is_on()) bucket.arrival = bucket.work->get_future().then(now);
         }
     } catch (...) {
         failure_ = std::current_exception();
@@ -81,42 +81,29 @@ void Reducer::take_hooked(Bucket& bucket) {
 }
 
 void Reducer::note_arrivals() {
-    if (!times_are_taken_) return;
-    for (const Bucket& bucket : buckets_) {
-        const auto when = bucket.arrival->wait();
-        if (!moments_.sent || when > *moments_.sent) moments_.sent = when;
-    }
+    if (!timing_.is_on()) return;
+    for (const Bucket& bucket : buckets_) timing_.arrived(bucket.arrival->wait());
 }
 
 // ---- Parameters without a gradient
 
 // The gradient counts as zeros; unless one was added up in no_sync(), which is still to be averaged.
 void Reducer::leave_out(std::size_t i) {
-    if (used_[i] != 0) {
+    if (usage_.is_used_here(i)) {
         fill(i);
         return mark(i, Gradient::ready);
     }
-    const TensorView place = in_bucket(i);
-    Unused& unused = left_out_.emplace_back(Unused{i, {}});
-    if (options_.gradient_as_bucket_view) unused.kept = Tensor(place, nullptr).clone();
-    if (place.byte_count() > 0) std::memset(place.data(), 0, place.byte_count());
+    using Keep = ddp::Usage::Keep;
+    usage_.leave_out(i, in_bucket(i), options_.gradient_as_bucket_view ? Keep::yes : Keep::no);
     mark(i, Gradient::unused);
 }
 
-// After all buckets: it takes no part in their order.
-void Reducer::send_usage() {
-    if (!options_.find_unused_parameters) return;
-    std::ranges::copy(used_, usage_.data<std::int32_t>());
-    usage_work_ = async::all_reduce(usage_.view(), {.op = ReduceOp::max, .group = options_.group});
-}
-
 // Used elsewhere: the average. Nowhere: as it was.
-void Reducer::receive_usage() {
-    if (!usage_work_) return;
-    usage_work_->wait();
-    for (const Unused& unused : left_out_) {
+void Reducer::settle_left_out() {
+    if (!usage_.receive()) return;
+    for (const ddp::Usage::LeftOut& unused : usage_.left_out()) {
         const std::size_t i = unused.parameter;
-        const bool used = usage_.span<std::int32_t>()[i] != 0;
+        const bool used = usage_.is_used_anywhere(i);
         if (options_.gradient_as_bucket_view) {
             if (!used) copy(in_bucket(i), unused.kept);
         } else if (used) {
@@ -138,7 +125,7 @@ std::vector<std::size_t> Reducer::awaited() const {
 void Reducer::finish() {
     if (phase_ != Phase::open)
         throw InvalidArgument(title("finish") + ": no iteration is open: expected forward() before");
-    if (!synchronizes_) return close();
+    if (!synchronizes_) return void(phase_ = Phase::idle);
     if (!options_.find_unused_parameters && !awaited().empty()) fail_unfinished();
     try {
         reduce_all();
@@ -154,37 +141,28 @@ void Reducer::finish() {
         end_group("a hook has thrown something");
         throw;
     }
-    if (times_are_taken_) {
-        std::size_t unused_bytes = 0;
-        for (const Unused& unused : left_out_) unused_bytes += parameters_[unused.parameter].tensor.byte_count();
-        statistics_.add(ddp::durations(moments_));
-        statistics_.report(options_.group, options_, unused_bytes);
-    }
-    std::ranges::fill(used_, 0);
+    std::size_t unused_bytes = 0;
+    for (const auto& unused : usage_.left_out()) unused_bytes += parameters_[unused.parameter].tensor.byte_count();
+    timing_.end(options_.group, options_, unused_bytes);
+    usage_.clear();
     for (std::size_t i = 0; i < gradients_.size(); ++i) gradients_[i] = parameters_[i].gradient;
     if (rebuilding_ == Rebuilding::awaits_order) {
         first_order_ = order_;
         rebuilding_ = Rebuilding::due;
     }
-    close();
+    phase_ = Phase::idle;
 }
 
 void Reducer::reduce_all() {
-    const auto now = Clock::now();
-    if (!moments_.backward_began) moments_.backward_began = now;
-    if (!moments_.computed) moments_.computed = now;
+    timing_.backward_begins();
+    timing_.all_are_computed();
     for (const std::size_t i : awaited()) leave_out(i);
     send_complete_buckets();
     if (failure_) std::rethrow_exception(failure_);
-    send_usage();
+    usage_.send(options_.group);  // after all buckets: it takes no part in their order
     for (Bucket& bucket : buckets_) receive(bucket);
-    receive_usage();
+    settle_left_out();
     note_arrivals();
-}
-
-void Reducer::close() {
-    phase_ = Phase::idle;
-    usage_work_.reset();
 }
 
 // Ranks that miss nothing wait for this one, so the group ends. The sentences are torch's.
