@@ -1,42 +1,29 @@
-// Recorder: a rank's latest operations in one group: always on, in a ring of 4,096 records of one cache line each.
-//
-// Writing a record takes a reading of the counter and a few plain stores. Its memory (256 KB) is zero pages of the
-// kernel until it is written to: a group that does little takes little.
+// Recorder: a rank's latest operations in one group: always on, in a ring of records (record/ring), with counters of
+// all of them. Writing a record takes a reading of the clock and a few plain stores.
 //
 // Threads: begin() to note_wait() by one thread at a time (the group's lock); everything else by any
 // thread at any time, without making the writer wait: a record that changes meanwhile is left out.
 #pragma once
 
-#include "record/call_site.hpp"
 #include "record/dump.hpp"
+#include "record/ring.hpp"
+#include "record/splits.hpp"
 #include "record/statistics.hpp"
 #include "record/ticks.hpp"
+#include "record/waits.hpp"
 
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace tutti::record {
 
-/// Names a record: the number of its operation.
-using Ticket = std::uint64_t;
-
 /// Text of a fingerprint; the maker of fingerprints supplies it.
 using Describe = std::string (*)(std::uint64_t fingerprint);
-
-struct Happening {
-    std::uint64_t sequence = 0;  ///< of a message: number_message()
-    std::uint64_t fingerprint = 0;
-    std::uint64_t bytes = 0;  ///< of this rank's contribution
-    int peer = -1;            ///< of a message, or the root
-    Kind kind = Kind::collective;
-};
 
 /// The counters of one group and rank, since its making.
 struct Counters {
@@ -60,7 +47,7 @@ struct Counters {
 
 class Recorder {
  public:
-    static constexpr std::size_t capacity = 4096;
+    static constexpr std::size_t capacity = Ring::capacity;
 
     /// `members`: empty for a group of all `size` ranks.
     Recorder(std::string group, int rank, int size, Describe describe, std::vector<int> members = {});
@@ -86,37 +73,38 @@ class Recorder {
     /// Whether anybody wants to know how much each rank sends in an all_to_all.
     bool keeps_splits() const noexcept { return keeps_splits_; }
     /// In elements, by rank.
-    void note_splits(Ticket ticket, std::span<const std::uint64_t> sent, std::span<const std::uint64_t> received);
+    void note_splits(Ticket ticket, std::span<const std::uint64_t> sent, std::span<const std::uint64_t> received) {
+        splits_.note(ticket, sent, received);
+    }
 
     Ticket begin(const Happening& what, State state) noexcept {
         const std::uint64_t now = ticks();
         if (statistics_) statistics_->begun(what.fingerprint, what.kind, what.bytes);
-        return write(what, state, now, [&](Slot& slot) {
-            slot.started.store(state == State::started ? now : 0, std::memory_order_relaxed);
-            slot.ended.store(0, std::memory_order_relaxed);
-        });
+        add(bytes_, what.bytes);
+        return ring_.write(what, state, now);
     }
     /// Begins an operation that is over in a moment: fewer stores, and no reading of the clock when it ends. No other
     /// begins before it is settled (completed) or prolonged.
     [[gnu::always_inline]] Ticket begin_brief(const Happening& what, std::uint64_t now = ticks()) noexcept {
-        return write(what, brief, now, [](Slot&) {});
+        add(bytes_, what.bytes);
+        return ring_.write_brief(what, now);
     }
     [[gnu::always_inline]] void complete(Ticket ticket) noexcept {
-        settled_.store(ticket, std::memory_order_release);
+        ring_.settle(ticket);
         add(completed_, 1);
     }
     /// It takes longer: from now on it is like one that began by begin().
-    void prolong(Ticket ticket) noexcept;
+    void prolong(Ticket ticket) noexcept { ring_.prolong(ticket); }
 
     void start(Ticket ticket) noexcept {
-        Slot* slot = find(ticket);
+        Ring::Slot* slot = ring_.find(ticket);
         if (slot == nullptr) return;
         slot->started.store(ticks(), std::memory_order_relaxed);
         slot->state.store(State::started, std::memory_order_release);
     }
     /// `state`: completed or failed.
     void end(Ticket ticket, State state) noexcept {
-        Slot* slot = find(ticket);
+        Ring::Slot* slot = ring_.find(ticket);
         if (slot == nullptr) return;
         const std::uint64_t now = ticks();
         slot->ended.store(now, std::memory_order_relaxed);
@@ -138,7 +126,7 @@ class Recorder {
     /// A rank of the group has died, or has left. Any thread.
     void note_gone(int peer) noexcept { gone_[static_cast<std::size_t>(peer)].store(true, std::memory_order_relaxed); }
     /// This rank has waited for `peer`, as seen by a thread that looked now and then.
-    void note_wait(int peer, std::chrono::nanoseconds time) noexcept;
+    void note_wait(int peer, std::chrono::nanoseconds time) noexcept { waits_.note(peer, time, TickScale().now_ns()); }
 
     /// The last `count` operations, and every older one that is still open.
     Dump snapshot(const std::string& reason, std::size_t count = capacity) const;
@@ -149,54 +137,10 @@ class Recorder {
     void dump_at_end(const std::string& reason, End end) noexcept;
 
  private:
-    static constexpr State brief{5};  // as a record has it: completed once it is settled, started until then
-
-    struct alignas(64) Slot {
-        std::atomic<Ticket> ticket;
-        std::atomic<std::uint64_t> sequence, fingerprint, enqueued, started, ended;
-        std::atomic<const void*> site;
-        std::atomic<std::int32_t> peer;
-        std::atomic<Kind> kind;
-        std::atomic<State> state;
-    };
-    static_assert(sizeof(Slot) == 64, "one cache line");
-    struct Unmap {
-        void operator()(Slot* ring) const noexcept;
-    };
-    struct Splits {
-        Ticket ticket = 0;
-        std::vector<std::uint64_t> sent, received;
-    };
-
-    template <class Rest>
-    [[gnu::always_inline]] Ticket write(const Happening& what, State state, std::uint64_t begun, Rest rest) noexcept {
-        const Ticket ticket = issued_.load(std::memory_order_relaxed) + 1;
-        Slot& slot = ring_[ticket % capacity];
-        slot.ticket.store(0, std::memory_order_relaxed);
-        std::atomic_thread_fence(std::memory_order_release);  // readers see the 0 before anything new
-        slot.sequence.store(what.sequence, std::memory_order_relaxed);
-        slot.fingerprint.store(what.fingerprint, std::memory_order_relaxed);
-        slot.enqueued.store(begun, std::memory_order_relaxed);
-        slot.site.store(current_call_site, std::memory_order_relaxed);
-        slot.peer.store(what.peer, std::memory_order_relaxed);
-        slot.kind.store(what.kind, std::memory_order_relaxed);
-        slot.state.store(state, std::memory_order_relaxed);
-        rest(slot);
-        slot.ticket.store(ticket, std::memory_order_release);
-        __builtin_prefetch(&slot + 1, 1);  // written soon; there is one more after the last
-        add(bytes_, what.bytes);
-        issued_.store(ticket, std::memory_order_release);
-        return ticket;
-    }
     // One writer: no locked instruction is needed.
     [[gnu::always_inline]] static void add(std::atomic<std::uint64_t>& counter, std::uint64_t amount) noexcept {
         counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
     }
-    Slot* find(Ticket ticket) const noexcept {
-        Slot& slot = ring_[ticket % capacity];
-        return ticket != 0 && slot.ticket.load(std::memory_order_relaxed) == ticket ? &slot : nullptr;
-    }
-    static std::unique_ptr<Slot[], Unmap> make_ring();
     bool read(Ticket ticket, const TickScale& scale, Entry& entry) const;
     std::string name_of(const Statistics::Row& row) const;
     std::vector<int> seen_to_wait_for(const Dump& dump) const;
@@ -207,18 +151,15 @@ class Recorder {
     const Describe describe_;
     const int process_;
     std::atomic<std::uint64_t> world_{0}, home_{0};
-    const std::unique_ptr<Slot[], Unmap> ring_;
-    std::atomic<Ticket> issued_{0}, settled_{0};  // settled_: the latest brief one
+    Ring ring_;
     std::atomic<std::uint64_t> completed_{0}, failed_{0}, bytes_{0}, busy_ticks_{0};
-    std::vector<std::atomic<std::int64_t>> waited_ns_;  // by rank
-    std::vector<std::atomic<std::int64_t>> noted_ns_;   // by rank: when it was last seen to be waited for
-    std::vector<std::uint64_t> sent_, received_;        // by rank: messages
-    const std::unique_ptr<Statistics> statistics_;      // null: nobody asks
+    Waits waits_;
+    std::vector<std::uint64_t> sent_, received_;    // by rank: messages
+    const std::unique_ptr<Statistics> statistics_;  // null: nobody asks
     std::atomic<const char*> failure_{nullptr};
     std::vector<std::atomic<bool>> gone_;  // by rank
     const bool keeps_splits_;
-    mutable std::mutex splits_mutex_;
-    std::deque<Splits> splits_;  // in order, of the last `capacity` operations
+    Splits splits_;
     std::atomic<bool> dumped_at_end_{false};
 };
 

@@ -34,7 +34,6 @@ LARGE_CLASSES |= dict.fromkeys([("src/group/flight.hpp", "Flight"), ("src/group/
 # These too.
 LARGE_CLASSES |= dict.fromkeys([
     ("include/tutti/object.hpp", "Object"),
-    ("src/record/recorder.hpp", "Recorder"),
     ("src/schedule/builder.hpp", "Builder"),
     ("src/store/tcp_server.cpp", "TcpServer::Loop"),
 ], "to be cut")
