@@ -20,7 +20,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <mutex>
 #include <optional>
 #include <system_error>
@@ -34,9 +33,6 @@ using namespace std::chrono_literals;
 
 /// An answer on one host comes within this time when nothing else runs; sleeping and waking costs as much again.
 constexpr auto spin_time = 25us;
-/// Posts without hearing from the server: for this long, and this many, at most.
-constexpr auto post_time = 50ms;
-constexpr int posts_max = 256;
 /// For the local door to answer: a busy server, and not one that is stopped.
 constexpr auto door_time = 5s;
 /// For that many posts.
@@ -46,13 +42,6 @@ constexpr const char* operation = "store request";
 constexpr const char* closed = "the server is gone (connection closed)";
 /// A request up to here is copied into one piece and sent with one call.
 constexpr std::size_t small_request_bytes = std::size_t{16} << 10U;
-
-/// To a few milliseconds, and cheap.
-std::int64_t coarse_now_ns() {
-    timespec now{};
-    ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 /// Reading calls wait in the kernel, for one slice at most; writing ones never do (MSG_DONTWAIT).
 void let_reads_wait(int fd) {
@@ -80,15 +69,14 @@ TcpClient::TcpClient(const net::Address& server, const security::Secret& secret,
       generation_(fork_guard::generation()),
       buffer_(std::size_t{64} << 10U),
       may_spin_(usable_cores() > 1) {
-    connect(server, secret, deadline, abort);
-    keep_alive(fd_.get());
-    use(std::move(fd_));
+    UniqueFd fd = connect(server, secret, deadline, abort);
+    keep_alive(fd.get());
+    use(std::move(fd));
 }
 
 void TcpClient::use(UniqueFd fd) {
     let_reads_wait(fd.get());
-    fd_ = std::move(fd);
-    fork_guard::close_in_children(fd_.get());
+    fd_ = fork_guard::GuardedFd(std::move(fd));
 }
 
 void TcpClient::move_to(const std::string& door, const security::Secret& secret) {
@@ -98,8 +86,7 @@ void TcpClient::move_to(const std::string& door, const security::Secret& secret)
         ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDBUF, &local_send_bytes, sizeof local_send_bytes);
         const security::Mac proof = door_proof(secret, door);
         net::send_all(fd.get(), proof, Deadline::after(wait_slice), nullptr, "connect");
-        open_post_pipe(fd.get());
-        fork_guard::forget(fd_.get());
+        posts_.open_pipe(fd.get(), Deadline::after(door_time));
         use(std::move(fd));
         wire_ = {};
         local_ = true;
@@ -108,39 +95,18 @@ void TcpClient::move_to(const std::string& door, const security::Secret& secret)
     }
 }
 
-/// Throws when the door does not answer as it should. Without a pipe posts take the socket.
-void TcpClient::open_post_pipe(int door) {
-    const auto raw = encode({Op::post_pipe, 0, 0});
-    const auto limit = Deadline::after(door_time);
-    net::send_all(door, std::as_bytes(std::span(raw)), limit, nullptr, "connect");
-    const UniqueFd end = net::recv_fd(door, limit, nullptr);
-    // Opened to be read as well, so that writing to it never raises SIGPIPE.
-    const auto path = fmt::format("/proc/self/fd/{}", end.get());
-    posts_fd_ = UniqueFd(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
-    if (posts_fd_) fork_guard::close_in_children(posts_fd_.get());
-}
-
-TcpClient::~TcpClient() {
-    for (UniqueFd* fd : {&fd_, &posts_fd_}) {
-        if (fork_guard::generation() != generation_) {
-            (void)fd->release();  // closed when the child was forked; the number may be another file's now
-        } else if (*fd) {
-            fork_guard::forget(fd->get());
-        }
-    }
-}
-
-void TcpClient::connect(const net::Address& server, const security::Secret& secret, const Deadline& deadline,
-                        const AbortFlag* abort) {
+UniqueFd TcpClient::connect(const net::Address& server, const security::Secret& secret, const Deadline& deadline,
+                            const AbortFlag* abort) {
     const auto closing = [this] {
         return fmt::format("{}, which closes each connection before it has answered", name_);
     };
     std::optional<Patience<decltype(closing)>> patience;
     while (true) {
-        fd_ = net::connect_tcp(server, deadline, abort);
-        local_host_ = net::local_address(fd_.get()).host;
+        UniqueFd fd = net::connect_tcp(server, deadline, abort);
+        local_host_ = net::local_address(fd.get()).host;
         try {
-            return prove(secret, deadline, abort);
+            prove(fd.get(), secret, deadline, abort);
+            return fd;
         } catch (const Timeout&) {
             throw DistNetworkError(
                 fmt::format("{}: the process that listens there did not answer in time; is it a tutti store?", name_),
@@ -158,11 +124,11 @@ void TcpClient::connect(const net::Address& server, const security::Secret& secr
     }
 }
 
-void TcpClient::prove(const security::Secret& secret, const Deadline& deadline, const AbortFlag* abort) {
-    if (auto identity = tls_identity_for(fd_.get()))
-        wire_ = security::secure(fd_.get(), secret, std::move(*identity), deadline, abort);
+void TcpClient::prove(int fd, const security::Secret& secret, const Deadline& deadline, const AbortFlag* abort) {
+    if (auto identity = tls_identity_for(fd))
+        wire_ = security::secure(fd, secret, std::move(*identity), deadline, abort);
     else
-        security::authenticate(fd_.get(), secret, security::Role::connecting, store_purpose, deadline, abort);
+        security::authenticate(fd, secret, security::Role::connecting, store_purpose, deadline, abort);
 }
 
 void TcpClient::check_process() const {
@@ -233,23 +199,24 @@ bool TcpClient::try_post(Op op, std::span<const std::string_view> fields, std::c
                          const AbortFlag* abort) {
     check_process();
     const std::uint64_t body_bytes = check_size(fields);
-    const bool well =
-        posts_.load(std::memory_order_relaxed) < posts_max &&
-        coarse_now_ns() - heard_at_ns_.load(std::memory_order_relaxed) < std::chrono::nanoseconds(post_time).count();
-    if (!well || body_bytes > small_request_bytes) return false;
+    if (!posts_.may_go(Posts::coarse_now()) || body_bytes > small_request_bytes) return false;
     std::unique_lock lock(mutex_);
     if (!broken_.empty()) throw_broken();
     if (writing_) return false;
-    if (posts_fd_ && (header_bytes + body_bytes > PIPE_BUF || answered_ < given_up_)) return false;
+    if (posts_.has_pipe() && !posts_.pipe_takes(header_bytes + body_bytes)) return false;
     compose_header({op, ++last_request_, body_bytes});
     for (const auto field : fields) compose_field(field, true);
-    if (posts_fd_) return post_by_pipe(lock);
+    if (posts_.has_pipe()) {
+        // Bytes in the pipe when the server dies are lost, as on any connection; it may be dead already.
+        throw_if_gone(lock);
+        return posts_.write(output_);
+    }
     if (!local_) throw_if_gone(lock);  // over TCP the first bytes would vanish; a Unix socket says so itself
     const iovec whole{output_.data(), output_.size()};
     const ssize_t sent = wire_.send(fd_.get(), {&whole, 1});
     const bool later = sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
     if (later && !wire_.has_begun()) return false;
-    posts_.fetch_add(1, std::memory_order_relaxed);
+    posts_.count();
     const auto done = static_cast<std::size_t>(std::max<ssize_t>(sent, 0));
     if (done == output_.size()) return true;
     writing_ = true;
@@ -258,16 +225,6 @@ bool TcpClient::try_post(Op op, std::span<const std::string_view> fields, std::c
         if (sent < 0 && !later) throw DistNetworkError(closed);
         send(std::string_view(output_).substr(done), Deadline::after(timeout), abort);
     });
-    return true;
-}
-
-/// Bytes in the pipe when the server dies are lost, as on any connection; this looks whether it is dead already.
-bool TcpClient::post_by_pipe(std::unique_lock<std::mutex>& lock) {
-    throw_if_gone(lock);
-    // All or nothing, up to PIPE_BUF.
-    if (::write(posts_fd_.get(), output_.data(), output_.size()) < 0) return false;
-    ++posted_;
-    posts_.fetch_add(1, std::memory_order_relaxed);
     return true;
 }
 
@@ -291,7 +248,7 @@ std::uint64_t TcpClient::begin_request(Pending& mine, const Deadline& deadline, 
     writing_ = true;
     const std::uint64_t request = ++last_request_;
     mine.request = request;
-    mine.posts = posted_;
+    mine.posts = posts_.written();
     pending_.push_back(&mine);
     return request;
 }
@@ -414,11 +371,10 @@ bool TcpClient::took(ssize_t received) {
 }
 
 void TcpClient::take(std::string_view bytes) {
-    heard_at_ns_.store(coarse_now_ns(), std::memory_order_relaxed);
-    posts_.store(0, std::memory_order_relaxed);
+    posts_.heard(Posts::coarse_now());
     const bool good = frames_.feed(bytes, [this](const FrameHeader& header, FrameBody body) {
         const std::lock_guard lock(mutex_);
-        answered_ = std::max(answered_, header.request);
+        posts_.note_answered(header.request);
         // This drops an answer that no thread waits for any more.
         const auto found = std::ranges::find(pending_, header.request, &Pending::request);
         if (found == pending_.end()) return true;
@@ -439,10 +395,10 @@ void TcpClient::cancel(std::uint64_t request) {
     {
         const std::lock_guard lock(mutex_);
         std::erase_if(pending_, [&](const Pending* pending) { return pending->request == request; });
-        given_up_ = std::max(given_up_, request);
+        posts_.note_given_up(request);
         // Best effort and without waiting: an unsent cancel costs the server a few bytes until we leave.
         if (!broken_.empty() || std::exchange(writing_, true)) return;
-        posts = posted_;
+        posts = posts_.written();
     }
     const auto raw = encode({Op::cancel, request, 0, posts});
     if (!wire_.post(fd_.get(), std::as_bytes(std::span(raw))) && errno == EMSGSIZE)

@@ -6,17 +6,18 @@
 #pragma once
 
 #include "core/deadline.hpp"
+#include "core/fork_guard.hpp"
 #include "core/interrupt.hpp"
 #include "core/socket.hpp"
 #include "core/unique_fd.hpp"
 #include "security/secret.hpp"
 #include "security/wire.hpp"
+#include "store/posts.hpp"
 #include "store/spin.hpp"
 #include "store/wire.hpp"
 
 #include <sys/types.h>
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -33,7 +34,6 @@ class TcpClient {
     /// Connects, also when the server comes later, and proves the secret. `name` begins every message.
     TcpClient(const net::Address& server, const security::Secret& secret, std::string name, const Deadline& deadline,
               const AbortFlag* abort);
-    ~TcpClient();
     TcpClient(const TcpClient&) = delete;
     TcpClient& operator=(const TcpClient&) = delete;
 
@@ -65,12 +65,10 @@ class TcpClient {
 
     std::uint64_t check_size(std::span<const std::string_view> fields) const;
     void use(UniqueFd fd);
-    void open_post_pipe(int door);
-    bool post_by_pipe(std::unique_lock<std::mutex>& lock);
     void throw_if_gone(std::unique_lock<std::mutex>& lock);
-    void connect(const net::Address& server, const security::Secret& secret, const Deadline& deadline,
-                 const AbortFlag* abort);
-    void prove(const security::Secret& secret, const Deadline& deadline, const AbortFlag* abort);
+    UniqueFd connect(const net::Address& server, const security::Secret& secret, const Deadline& deadline,
+                     const AbortFlag* abort);
+    void prove(int fd, const security::Secret& secret, const Deadline& deadline, const AbortFlag* abort);
     void check_process() const;
     /// Begins to write, and expects an answer.
     std::uint64_t begin_request(Pending& mine, const Deadline& deadline, const AbortFlag* abort);
@@ -96,7 +94,7 @@ class TcpClient {
     pid_t owner_;
     unsigned generation_;
     bool local_ = false;
-    UniqueFd fd_;
+    fork_guard::GuardedFd fd_;
     security::Wire wire_;     // on it
     std::string local_host_;  // our end's address
 
@@ -107,14 +105,7 @@ class TcpClient {
     std::string broken_;
     std::uint64_t last_request_ = 0;
     std::vector<Pending*> pending_;
-    UniqueFd posts_fd_;         // a pipe to the server, see PROTOCOL.md; constant once others use this
-    std::uint32_t posted_ = 0;  // written to it
-    // The newest requests that were given up and that were answered: a post must not overtake the former.
-    std::uint64_t given_up_ = 0;
-    std::uint64_t answered_ = 0;
-
-    std::atomic<std::int64_t> heard_at_ns_{0};
-    std::atomic<int> posts_{0};  // since then
+    Posts posts_;  // which says itself what needs no lock
 
     // Of the thread that writes.
     std::string output_;
