@@ -37,9 +37,8 @@ struct ServerConnection {
     } socket{};
     int fd = -1;
     bool closing = false;
-    bool unsent = false;  ///< there is something to flush, or large values have left
-    bool proved = false;  ///< it knows the secret
-    std::uint64_t arrived_ms = 0;
+    bool unsent = false;                           ///< there is something to flush, or large values have left
+    bool proved = false;                           ///< it knows the secret
     std::uint64_t heard_in = 0;                    ///< see Crowd
     std::optional<security::Entrance> entrance{};  ///< over TCP, until it is proved
     std::unique_ptr<security::Tls> tls{};          ///< once it is proved, if the client came by TLS

@@ -12,12 +12,12 @@
 #include "store/lookout.hpp"
 #include "store/server_connection.hpp"
 #include "store/server_data.hpp"
+#include "store/strangers.hpp"
 
 #include <tutti/error.hpp>
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <uv.h>
@@ -53,14 +53,6 @@ void expect_good(int result, const char* what) {
     if (result != 0) throw DistNetworkError(fmt::format("TCPStore server: {}: {}", what, uv_strerror(result)));
 }
 
-/// Connections that have not proved the secret: enough for a large job that starts at once, and never more than a
-/// quarter of the descriptors that this process may have.
-std::size_t max_strangers() {
-    rlimit limit{};
-    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 64;
-    return std::clamp<std::size_t>(limit.rlim_cur / 4, 8, 1024);
-}
-
 }  // namespace
 
 class TcpServer::Loop {
@@ -69,8 +61,7 @@ class TcpServer::Loop {
          const std::string& address)
         : secret_(secret),
           local_secret_(std::move(local_secret)),
-          handshake_ms_(static_cast<std::uint64_t>(security::handshake_timeout().count())),
-          max_strangers_(max_strangers()),
+          strangers_(Strangers::most_of_process(), security::handshake_timeout()),
           data_([this](ConnectionId to, std::uint64_t request, Op op, std::span<const Field> fields) {
               answer(to, request, op, fields);
           }) {
@@ -119,7 +110,7 @@ class TcpServer::Loop {
             handle.data = this;
         };
         init(stop_, uv_async_init(&loop_, &stop_, [](uv_async_t* h) { self(h).close_everything(); }), "async");
-        init(sweep_, uv_timer_init(&loop_, &sweep_), "timer");
+        strangers_.open(loop_, [this](Connection& silent) { close(silent); });
         listener_.open(loop_, std::move(listener), [this](UniqueFd fd) { accept(std::move(fd), false); });
         lookout_.open(loop_);
         if (door_) {
@@ -168,9 +159,7 @@ class TcpServer::Loop {
             c.entrance.emplace(secret_, store_purpose, is_for_store);
         }
         c.socket.handle.data = &c;
-        c.arrived_ms = uv_now(&loop_);
         by_id_[c.id] = &c;
-        strangers_.push_back(&c);
         const int opened = local ? uv_pipe_open(&c.socket.pipe, fd.get()) : uv_tcp_open(&c.socket.tcp, fd.get());
         if (opened != 0) return close(c);
         c.fd = fd.release();  // the handle's now
@@ -180,25 +169,7 @@ class TcpServer::Loop {
             uv_tcp_keepalive(&c.socket.tcp, 1, 15);
         }
         uv_read_start(&c.socket.stream, offer_buffer, on_bytes);
-        // The oldest has had the longest time to prove itself.
-        if (strangers_.size() > max_strangers_) close(*strangers_.front());
-        if (!sweeping_) schedule_sweep();
-    }
-
-    void schedule_sweep() {
-        sweeping_ = !strangers_.empty() && !stopping_;
-        if (!sweeping_) return;
-        const std::uint64_t due = strangers_.front()->arrived_ms + handshake_ms_;
-        const std::uint64_t now = uv_now(&loop_);
-        uv_timer_start(
-            &sweep_, [](uv_timer_t* h) { self(h).drop_silent_strangers(); }, due > now ? due - now : 1, 0);
-    }
-
-    void drop_silent_strangers() {
-        while (!strangers_.empty() && strangers_.front()->arrived_ms + handshake_ms_ <= uv_now(&loop_)) {
-            close(*strangers_.front());
-        }
-        schedule_sweep();
+        strangers_.add(c);
     }
 
     static Loop& self_of(const Connection& c) { return *static_cast<Loop*>(c.owner); }
@@ -379,7 +350,7 @@ class TcpServer::Loop {
 
     void trust(Connection& c) {
         c.proved = true;
-        std::erase(strangers_, &c);
+        strangers_.remove(c);
     }
 
     void answer(ConnectionId to, std::uint64_t request, Op op, std::span<const Field> fields) {
@@ -413,7 +384,7 @@ class TcpServer::Loop {
 
     void close(Connection& c) {
         if (std::exchange(c.closing, true)) return;
-        if (!c.proved) std::erase(strangers_, &c);
+        if (!c.proved) strangers_.remove(c);
         c.say_end();
         by_id_.erase(c.id);
         if (!stopping_) {
@@ -436,33 +407,29 @@ class TcpServer::Loop {
         listener_.close();
         door_listener_.close();
         lookout_.close();
+        strangers_.close();
         if (local_secret_) fork_guard::forget(local_secret_->fd());
         const auto close_handle = [](auto& handle) {
             // Not every handle is open when the constructor fails half-way.
             if (handle.data != nullptr && !uv_is_closing(as_handle(&handle))) uv_close(as_handle(&handle), nullptr);
         };
         close_handle(stop_);
-        close_handle(sweep_);
         close_handle(secret_poll_);
     }
 
     uv_loop_t loop_{};
     uv_async_t stop_{};
-    uv_timer_t sweep_{};
     Acceptor listener_, door_listener_;
     uv_poll_t secret_poll_{};
     Lookout lookout_;
     security::Secret secret_;
     std::optional<security::LocalSecretServer> local_secret_;
-    std::uint64_t handshake_ms_;
-    std::size_t max_strangers_;
+    Strangers strangers_;
     std::optional<LocalDoor> door_;
-    bool sweeping_ = false;
     bool stopping_ = false;
     ConnectionId last_id_ = 0;
     Connections connections_;
     std::unordered_map<ConnectionId, Connection*> by_id_;
-    std::list<Connection*> strangers_;  // in the order of their arrival
     std::vector<Connection*> unsent_;
     bool sending_ = false;
     Seldom refused_;

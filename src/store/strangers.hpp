@@ -1,0 +1,55 @@
+// Strangers: the connections of a server that have not proved the secret yet. None stays one for longer than a
+// handshake may take, and there are only so many: of too many the oldest goes first, which has had the longest time.
+//
+// Threads: the loop's.
+#pragma once
+
+#include <uv.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+
+namespace tutti::store {
+
+struct ServerConnection;
+
+class Strangers {
+ public:
+    /// Ends a connection; it calls remove() for it.
+    using Drop = std::function<void(ServerConnection&)>;
+
+    /// Enough for a large job that starts at once, and never more than a quarter of the descriptors that this process
+    /// may have.
+    static std::size_t most_of_process();
+    Strangers(std::size_t most, std::chrono::milliseconds time_to_prove);
+
+    /// Throws DistNetworkError. It has to be closed, and the loop to run, before it is destroyed.
+    void open(uv_loop_t& loop, Drop drop);
+    void close();
+
+    /// It has just come. Another one may be dropped at once.
+    void add(ServerConnection& connection);
+    /// It has proved the secret, or is closed; nothing happens if it is not among them.
+    void remove(const ServerConnection& connection);
+    std::size_t size() const noexcept { return waiting_.size(); }
+
+ private:
+    struct Stranger {
+        ServerConnection* connection;
+        std::uint64_t due_ms;
+    };
+    void schedule_sweep();
+    void drop_silent();
+
+    const std::size_t most_;
+    const std::uint64_t time_to_prove_ms_;
+    Drop drop_;
+    uv_timer_t sweep_{};
+    bool is_sweeping_ = false;     // a sweep is to come
+    std::list<Stranger> waiting_;  // in the order of their arrival
+};
+
+}  // namespace tutti::store
