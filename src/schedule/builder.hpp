@@ -1,12 +1,13 @@
 // Builder: writes a schedule in plain sequential order and finds out which steps may run at the same time.
 //
 // A generator calls it as if every step finished before the next began. The builder gives each step the earlier steps
-// it really has to wait for: those that wrote elements that it touches, and those that read elements that it writes.
+// that it really has to wait for (Dependencies).
 #pragma once
 
-#include "core/interval_map.hpp"
+#include "schedule/dependencies.hpp"
 #include "schedule/schedule.hpp"
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,10 +19,9 @@ class Builder {
  public:
     explicit Builder(std::string algorithm) { schedule_.algorithm = std::move(algorithm); }
 
-    /// A new range of the scratch buffer.
-    Chunk scratch(std::uint64_t count);
-    /// The same of elements of `dtype`, whatever the type of the call is: they have a buffer of their own.
-    Chunk scratch(std::uint64_t count, DType dtype);
+    /// A new range of the scratch buffer; of elements of `dtype`, whatever the type of the call is, these have a buffer
+    /// of their own.
+    Chunk scratch(std::uint64_t count, std::optional<DType> dtype = std::nullopt);
     const std::vector<BufferInfo>& buffers() const { return schedule_.buffers; }
 
     // Steps. Local ones and messages of no elements are dropped: both sides of a message know its count.
@@ -82,14 +82,6 @@ class Builder {
     Schedule finish() &&;
 
  private:
-    // Of elements of a buffer.
-    struct Use {
-        std::int64_t writer = -1;            // the step that wrote them last
-        std::vector<std::uint32_t> readers;  // those that have read them since
-        Use from(std::uint64_t /*count*/) const { return *this; }
-    };
-
-    Chunk more_of(Buffer buffer, std::uint64_t count);
     Step& begin(StepKind kind);
     void add_call(std::string_view function, Chunk target, std::span<const Chunk> sources, bool combines, bool finish);
     void uses(const Chunk& chunk);
@@ -97,13 +89,9 @@ class Builder {
     void combines(std::span<const Operand> operands);
     void writes(const Chunk& chunk);
     void end();
-    void wait_for(std::int64_t step);
-    void wait_for_all(std::int64_t since = 0);
 
     Schedule schedule_;
-    std::vector<IntervalMap<Use>> uses_ = std::vector<IntervalMap<Use>>(3);  // by Buffer
-    std::vector<std::uint32_t> waits_;
-    std::vector<Chunk> read_now_, written_now_;
+    Dependencies dependencies_;
     std::uint32_t next_round_ = 0;
     std::int64_t last_signal_ = -1, last_wait_ = -1;  // the steps
 };

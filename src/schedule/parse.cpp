@@ -101,7 +101,7 @@ void read_scratch(Line& line, Reading& r) {
     const std::uint64_t more = line.count();
     if (r.scratch + more > elements_max)
         line.fail("the scratch buffers are too long", fmt::format("at most {}", elements_max));
-    r.scratch += (dtype ? r.builder.scratch(more, *dtype) : r.builder.scratch(more)).count;
+    r.scratch += r.builder.scratch(more, dtype).count;
 }
 
 // The lines between "rank" and the next rank: those of the kinds, and those that are no step.

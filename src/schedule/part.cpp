@@ -27,8 +27,7 @@ class Places {
 
  private:
     static Chunk scratch_like(Builder& builder, const Chunk& chunk, std::uint64_t count) {
-        const auto& dtype = builder.buffers()[row(chunk.buffer)].dtype;
-        return dtype ? builder.scratch(count, *dtype) : builder.scratch(count);
+        return builder.scratch(count, builder.buffers()[row(chunk.buffer)].dtype);
     }
     // No step reads an element of the source after a step has written it as one of the target. One step may do both,
     // element by element.

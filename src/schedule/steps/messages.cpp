@@ -17,7 +17,7 @@ void Builder::send(Rank peer, Chunk source, std::span<const std::int64_t> after)
     if (source.count > 0) {
         begin(StepKind::send).peer = peer;
         schedule_.operands.push_back({.chunk = source});
-        for (const std::int64_t step : after) wait_for(step);
+        for (const std::int64_t step : after) dependencies_.waits_for(step);
         reads(source);
         end();
     }
@@ -36,7 +36,7 @@ void Builder::receive(Rank peer, Chunk target) {
 void Builder::send_signal(Rank peer) {
     begin(StepKind::send).peer = peer;
     schedule_.operands.push_back({});
-    wait_for_all();
+    dependencies_.waits_for_all();
     end();
 }
 

@@ -23,7 +23,7 @@ void Builder::publish(std::uint32_t round, std::span<const Chunk> sources) {
 
 void Builder::publish_signal(std::uint32_t round) {
     begin(StepKind::publish).round = round;
-    wait_for_all();
+    dependencies_.waits_for_all();
     end();
 }
 

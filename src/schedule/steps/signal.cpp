@@ -16,7 +16,7 @@ std::uint32_t Builder::signal() {
     const std::uint32_t number = next_round_;
     begin(StepKind::signal).round = number;
     use_rounds(1);
-    wait_for_all(std::max<std::int64_t>(last_signal_, 0));  // which has waited for all before
+    dependencies_.waits_for_all(std::max<std::int64_t>(last_signal_, 0));  // which has waited for all before
     end();
     last_signal_ = last_step();
     return number;

@@ -1,0 +1,55 @@
+#include "schedule/dependencies.hpp"
+
+#include <algorithm>
+
+namespace tutti::schedule {
+
+IntervalMap<Dependencies::Use>& Dependencies::uses_of(const Chunk& chunk) {
+    if (row(chunk.buffer) >= uses_.size()) uses_.resize(row(chunk.buffer) + 1);
+    return uses_[row(chunk.buffer)];
+}
+
+void Dependencies::begin() {
+    ++step_;
+    waits_.clear();
+    read_now_.clear();
+    written_now_.clear();
+}
+
+void Dependencies::waits_for(std::int64_t step) {
+    if (step >= 0) waits_.push_back(static_cast<std::uint32_t>(step));
+}
+
+void Dependencies::waits_for_all(std::int64_t first) {
+    for (std::int64_t i = first; i < step_; ++i) waits_for(i);
+}
+
+void Dependencies::reads(const Chunk& chunk) {
+    if (chunk.count == 0) return;
+    read_now_.push_back(chunk);
+    uses_of(chunk).update(chunk.offset, chunk.offset + chunk.count, {}, [&](const Use& use) { waits_for(use.writer); });
+}
+
+void Dependencies::writes(const Chunk& chunk) {
+    if (chunk.count == 0) return;
+    written_now_.push_back(chunk);
+    uses_of(chunk).update(chunk.offset, chunk.offset + chunk.count, {}, [&](const Use& use) {
+        waits_for(use.writer);
+        for (const std::uint32_t reader : use.readers) waits_for(reader);
+    });
+}
+
+std::span<const std::uint32_t> Dependencies::end() {
+    const auto step = static_cast<std::uint32_t>(step_);
+    for (const Chunk& chunk : read_now_) {
+        uses_of(chunk).update(chunk.offset, chunk.offset + chunk.count, {},
+                              [&](Use& use) { use.readers.push_back(step); });
+    }
+    for (const Chunk& chunk : written_now_) uses_of(chunk).set(chunk.offset, chunk.offset + chunk.count, {step_, {}});
+    std::ranges::sort(waits_);
+    waits_.erase(std::unique(waits_.begin(), waits_.end()), waits_.end());
+    std::erase(waits_, step);
+    return waits_;
+}
+
+}  // namespace tutti::schedule
