@@ -1,5 +1,7 @@
 #include "schedule/part.hpp"
 
+#include "schedule/races.hpp"
+
 #include <algorithm>
 #include <optional>
 
@@ -42,7 +44,8 @@ class Places {
                 const Chunk source = (*this)(operand.chunk);
                 if (std::ranges::any_of(written, [&](const Chunk& before) { return share_elements(before, source); }))
                     return false;
-                if (writes && share_elements(target, source) && target.offset != source.offset) return false;
+                if (writes && target.buffer == source.buffer && !reads_before_writing(step.kind, source, target))
+                    return false;
             }
             if (writes) written.push_back(target);
         }

@@ -179,13 +179,12 @@ bool is_of_a_step(const Access& access, const std::vector<Schedule>& schedules) 
 
 // A read of an input and a write of the output at the same place. A rank's own steps keep their order there: those that
 // share memory do so anyway, and for the others the Builder sees to it.
-// A step that does both reads each element before it writes it, unless a function of the user's does it.
 bool reads_first(const Access& read, const Access& write, Order& order, const std::vector<Schedule>& schedules) {
     if (read.rank != write.rank)
         return order.comes_before(order.node(read.rank, read.step), order.node(write.rank, write.step));
     if (read.step != write.step) return read.step < write.step;
     const auto& steps = schedules[static_cast<std::size_t>(read.rank)].steps;
-    return read.chunk.offset == write.chunk.offset && steps[static_cast<std::size_t>(read.step)].kind != StepKind::call;
+    return reads_before_writing(steps[static_cast<std::size_t>(read.step)].kind, read.chunk, write.chunk);
 }
 
 }  // namespace

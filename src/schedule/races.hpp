@@ -30,6 +30,12 @@ std::vector<Race> races_in(const std::vector<Schedule>& schedules);
 /// there, or without order. One step may do both, element by element.
 std::vector<bool> same_in_place(const std::vector<Schedule>& schedules);
 
+/// Whether a step that reads `source` and writes `target`, two ranges of one memory, reads each element before it
+/// writes it. All but the functions of users go through both from their beginnings.
+constexpr bool reads_before_writing(StepKind kind, const Chunk& source, const Chunk& target) noexcept {
+    return !ranges_meet(source, target) || (source.offset == target.offset && kind != StepKind::call);
+}
+
 /// The chunk that others mean when they name a chunk of `owner`'s buffers.
 Chunk at_owner(const std::vector<Schedule>& schedules, Rank owner, Chunk chunk);
 
