@@ -1,6 +1,7 @@
 #include "algorithm/select.hpp"
 
 #include "core/suggestion.hpp"
+#include "core/text.hpp"
 
 #include <tutti/error.hpp>
 
@@ -49,11 +50,9 @@ std::uint64_t size_of(std::string_view text, std::string_view where) {
 
 int ranks_of(std::string_view text, std::string_view where) {
     if (text == "any") return any_ranks;
-    int value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value < 1)
-        refuse(where, text, "a number of ranks, or any");
-    return value;
+    const auto value = number_in<int>(text);
+    if (!value || *value < 1) refuse(where, text, "a number of ranks, or any");
+    return *value;
 }
 
 // Of `bytes` in the buffer, or in each block.

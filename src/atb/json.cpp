@@ -1,11 +1,12 @@
 #include "atb/json.hpp"
 
+#include "core/text.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 namespace tutti::atb {
@@ -65,14 +66,6 @@ Value parsed(const std::string& source, std::string_view text) {
         throw Error(ERROR_INVALID_PARAM,
                     fmt::format("{}: a number in it is out of range: expected one below 1e308", source));
     }
-}
-
-std::optional<std::int64_t> integer_in(const std::string& text) {
-    std::int64_t number = 0;
-    const char* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, number);
-    if (error != std::errc() || stop != end) return std::nullopt;
-    return number;
 }
 
 }  // namespace
@@ -154,7 +147,7 @@ std::string Json::text() const {
 
 std::int64_t Json::integer(std::int64_t least, std::int64_t most) const {
     std::optional<std::int64_t> number;
-    if (value_->is_number_integer() || value_->is_string()) number = integer_in(text());
+    if (value_->is_number_integer() || value_->is_string()) number = number_in<std::int64_t>(text());
     if (number && *number >= least && *number <= most) return *number;
     const bool no_limit = most == INT64_MAX;
     fail(fmt::format("{}: expected an integer {}", shown(),

@@ -1,5 +1,7 @@
 #include "cli/line_diff.hpp"
 
+#include "core/text.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,11 +18,7 @@ using Match = std::pair<std::size_t, std::size_t>;
 
 Lines lines_of(std::string_view text) {
     Lines lines;
-    while (!text.empty()) {
-        const std::size_t end = std::min(text.find('\n'), text.size());
-        lines.push_back(text.substr(0, end));
-        text.remove_prefix(std::min(end + 1, text.size()));
-    }
+    while (!text.empty()) lines.push_back(take_line(text));
     return lines;
 }
 

@@ -1,6 +1,7 @@
 // tutti run: starts the ranks of a job, here, on this node of several, or on other hosts over ssh. Its flags are those
 // of torchrun and DeepSpeed's launcher; tutti launch is the same with the defaults of torch.distributed.launch.
 #include "cli/commands.hpp"
+#include "core/text.hpp"
 #include "core/this_host.hpp"
 #include "launch/launcher.hpp"
 #include "launch/placement.hpp"
@@ -11,7 +12,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -44,18 +44,12 @@ int count_gpus() {
     return count;
 }
 
-std::optional<int> number(const std::string& text) {
-    int value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
-}
-
 int ranks_of(const launch::Given& given) {
     const std::string& text = given.value;
     if (text.empty()) return 1;
     if (text == "cpu" || text == "auto") return this_host::cpus();
     if (text == "gpu") return count_gpus();
-    const auto value = number(text);
+    const auto value = number_in<int>(text);
     if (!value || *value < 1 || *value > 65536) {
         throw InvalidArgument(fmt::format("tutti run: {}: expected 1 to 65536 ranks, cpu, gpu or auto", given.text()));
     }
@@ -67,8 +61,8 @@ int nodes_of(const launch::Given& given) {
     const std::string& text = given.value;
     if (text.empty()) return 1;
     const std::size_t colon = text.find(':');
-    const auto least = number(text.substr(0, colon));
-    const auto most = colon == std::string::npos ? least : number(text.substr(colon + 1));
+    const auto least = number_in<int>(text.substr(0, colon));
+    const auto most = colon == std::string::npos ? least : number_in<int>(text.substr(colon + 1));
     if (!least || !most || *least != *most || *least < 1 || *least > 65536) {
         throw InvalidArgument(
             fmt::format("tutti run: {}: expected 1 to 65536 (jobs do not change their size)", given.text()));
@@ -78,7 +72,7 @@ int nodes_of(const launch::Given& given) {
 
 int number_of(const launch::Given& given, int otherwise, int least, int most) {
     if (!given) return otherwise;
-    const auto value = number(given.value);
+    const auto value = number_in<int>(given.value);
     if (!value || *value < least || *value > most)
         throw InvalidArgument(fmt::format("tutti run: {}: expected {} to {}", given.text(), least, most));
     return *value;

@@ -2,12 +2,12 @@
 
 #include "core/log.hpp"
 #include "core/suggestion.hpp"
+#include "core/text.hpp"
 
 #include <tutti/error.hpp>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -115,9 +115,8 @@ std::optional<std::string> get(std::string_view name) {
 std::optional<std::int64_t> get_int(std::string_view name, std::int64_t min, std::int64_t max) {
     const auto text = get(name);
     if (!text) return std::nullopt;
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-    if (error != std::errc() || end != text->data() + text->size() || value < min || value > max) {
+    const auto value = number_in<std::int64_t>(*text);
+    if (!value || *value < min || *value > max) {
         throw InvalidArgument(
             fmt::format("environment variable {}={}: expected an integer from {} to {}", name, *text, min, max));
     }

@@ -1,12 +1,12 @@
 // The text form of a graph, written and read.
 #include "graph/text.hpp"
 #include "core/settings.hpp"
+#include "core/text.hpp"
 #include "graph/value.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 
 namespace tutti::graph {
@@ -73,7 +73,7 @@ class Line {
     }
     template <class T>
     T number() {
-        return number_in<T>(word());
+        return to_number<T>(word());
     }
     template <class T>
     T number_below(T limit) {
@@ -92,9 +92,9 @@ class Line {
         const auto plus = text.find('+'), colon = text.find(':');
         if (plus == std::string_view::npos || colon == std::string_view::npos || colon < plus)
             refuse("a range: BUFFER+OFFSET:BYTES");
-        const Range r{number_in<std::uint32_t>(text.substr(0, plus)),
-                      number_in<std::uint64_t>(text.substr(plus + 1, colon - plus - 1)),
-                      number_in<std::uint64_t>(text.substr(colon + 1))};
+        const Range r{to_number<std::uint32_t>(text.substr(0, plus)),
+                      to_number<std::uint64_t>(text.substr(plus + 1, colon - plus - 1)),
+                      to_number<std::uint64_t>(text.substr(colon + 1))};
         if (r.bytes == 0) return r;
         if (r.buffer >= buffers.size()) refuse(fmt::format("a buffer below {}", buffers.size()));
         if (r.bytes > buffers[r.buffer] || r.offset > buffers[r.buffer] - r.bytes)
@@ -109,11 +109,10 @@ class Line {
 
  private:
     template <class T>
-    T number_in(std::string_view text) {
-        T value{};
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        if (text.empty() || error != std::errc() || end != text.data() + text.size()) refuse("a number");
-        return value;
+    T to_number(std::string_view text) const {
+        const auto value = number_in<T>(text);
+        if (!value) refuse("a number");
+        return *value;
     }
     std::string_view text_;
     const std::string& origin_;
@@ -170,11 +169,9 @@ void write_node(std::string& text, const Node& n) {
 Piece read_piece(Line& line, const Graph& graph) {
     Piece p;
     p.call = line.number<int>();
-    const std::string_view fingerprint = line.word();
-    const auto [end, error] =
-        std::from_chars(fingerprint.data(), fingerprint.data() + fingerprint.size(), p.fingerprint, 16);
-    if (fingerprint.empty() || error != std::errc() || end != fingerprint.data() + fingerprint.size())
-        line.refuse("a fingerprint in hexadecimal digits");
+    const auto fingerprint = number_in<std::uint64_t>(line.word(), 16);
+    if (!fingerprint) line.refuse("a fingerprint in hexadecimal digits");
+    p.fingerprint = *fingerprint;
     line.want("reads");
     p.reads = line.ranges(graph.buffers);
     line.want("writes");
@@ -267,9 +264,7 @@ Graph Graph::from_text(std::string_view text) {
 Graph read_graph(std::string_view text, const std::string& origin, int first_line) {
     Graph graph;
     for (int number = first_line; !text.empty(); ++number) {
-        const std::size_t end = std::min(text.find('\n'), text.size());
-        Line line(text.substr(0, end), origin, number);
-        text.remove_prefix(std::min(end + 1, text.size()));
+        Line line(take_line(text), origin, number);
         if (number == first_line) {
             line.want("tutti");
             line.want("graph");

@@ -1,6 +1,7 @@
 #include "launch/hosts.hpp"
 
 #include "core/suggestion.hpp"
+#include "core/text.hpp"
 
 #include <tutti/error.hpp>
 
@@ -10,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <fstream>
 #include <map>
 #include <numeric>
@@ -25,10 +25,8 @@ namespace {
 constexpr int slots_max = 65536;
 
 std::optional<int> number(std::string_view text) {
-    int value = -1;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool good = error == std::errc() && end == text.data() + text.size() && value >= 0 && value <= slots_max;
-    return good ? std::optional(value) : std::nullopt;
+    const auto value = number_in<int>(text);
+    return value && *value >= 0 && *value <= slots_max ? value : std::nullopt;
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {

@@ -1,5 +1,7 @@
 #include "launch/logs.hpp"
 
+#include "core/text.hpp"
+
 #include <tutti/error.hpp>
 
 #include <fcntl.h>
@@ -8,7 +10,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -17,10 +18,8 @@ namespace tutti::launch {
 namespace {
 
 std::optional<int> number(std::string_view text, int max) {
-    int value = -1;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool good = error == std::errc() && end == text.data() + text.size() && value >= 0 && value <= max;
-    return good ? std::optional(value) : std::nullopt;
+    const auto value = number_in<int>(text);
+    return value && *value >= 0 && *value <= max ? value : std::nullopt;
 }
 
 }  // namespace

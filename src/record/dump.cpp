@@ -1,5 +1,6 @@
 #include "record/dump.hpp"
 
+#include "core/text.hpp"
 #include "core/unique_fd.hpp"
 
 #include <tutti/error.hpp>
@@ -13,7 +14,6 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -100,11 +100,9 @@ class Fields {
     }
     std::uint64_t hex(const char* name) const {
         const std::string digits = text(name);
-        std::uint64_t value = 0;
-        const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
-        if (error != std::errc() || end != digits.data() + digits.size())
-            refuse(origin_, line_, fmt::format("{}: expected hexadecimal digits", name));
-        return value;
+        const auto value = number_in<std::uint64_t>(digits, 16);
+        if (!value) refuse(origin_, line_, fmt::format("{}: expected hexadecimal digits", name));
+        return *value;
     }
     template <class Enum, std::size_t count>
     Enum name_of(const char* field, const std::array<const char*, count>& names) const {
@@ -297,9 +295,7 @@ Dump decode(std::string_view text, const std::string& origin) {
     Dump dump;
     std::size_t line = 0;
     while (!text.empty()) {
-        const std::size_t end = std::min(text.find('\n'), text.size());
-        const Fields fields(text.substr(0, end), origin, ++line);
-        text.remove_prefix(std::min(end + 1, text.size()));
+        const Fields fields(take_line(text), origin, ++line);
         if (line == 1) {
             dump = header_of(fields, origin);
             continue;

@@ -2,6 +2,7 @@
 
 #include "core/env.hpp"
 #include "core/hash.hpp"
+#include "core/text.hpp"
 #include "rendezvous/slurm.hpp"
 
 #include <tutti/error.hpp>
@@ -103,10 +104,7 @@ class Reader {
     }
 
     static void check_number(const Fact& fact) {
-        int value = 0;
-        const char* end = fact.value.data() + fact.value.size();
-        const auto [stop, error] = std::from_chars(fact.value.data(), end, value);
-        if (error == std::errc() && stop == end) return;
+        if (number_in<int>(fact.value)) return;
         throw InvalidArgument(fmt::format("environment variable {}={}: expected an integer", fact.source, fact.value));
     }
 

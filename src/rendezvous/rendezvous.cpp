@@ -6,6 +6,7 @@
 #include "core/patience.hpp"
 #include "core/socket.hpp"
 #include "core/suggestion.hpp"
+#include "core/text.hpp"
 #include "rendezvous/job_environment.hpp"
 #include "rendezvous/table.hpp"
 #include "store/encryption.hpp"
@@ -16,7 +17,6 @@
 #include <sys/stat.h>
 
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <mutex>
@@ -37,13 +37,6 @@ struct Url {
     std::optional<int> rank, world_size;
 };
 
-std::optional<int> parse_int(std::string_view text) {
-    int value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-    return value;
-}
-
 [[noreturn]] void refuse_scheme(const std::string& text) {
     throw InvalidArgument(fmt::format("init_method \"{}\": expected env://, tcp://host:port or file:///path{}", text,
                                       did_you_mean(text.substr(0, text.find(':')), std::array{"env", "tcp", "file"})));
@@ -63,7 +56,7 @@ Url parse(const std::string& text) {
         query.remove_prefix(std::min(query.size(), item.size() + 1));
         const std::size_t equal = item.find('=');
         const auto name = item.substr(0, equal);
-        const auto value = equal == std::string_view::npos ? std::nullopt : parse_int(item.substr(equal + 1));
+        const auto value = equal == std::string_view::npos ? std::nullopt : number_in<int>(item.substr(equal + 1));
         if ((name != "rank" && name != "world_size") || !value) {
             throw InvalidArgument(fmt::format("init_method \"{}\": \"{}\": expected rank=R or world_size=N{}", text,
                                               item, value ? did_you_mean(name, std::array{"rank", "world_size"}) : ""));
@@ -85,7 +78,7 @@ int agree(const char* name, int argument, std::optional<int> url, const std::str
 
 // An argument wins over the environment.
 int from_environment(const Fact& fact, int value) {
-    return value != -1 || !fact ? value : parse_int(fact.value).value_or(-1);
+    return value != -1 || !fact ? value : number_in<int>(fact.value).value_or(-1);
 }
 
 void check(const Joined& joined, const Request& request, const char* how) {
@@ -183,7 +176,7 @@ Joined over_tcp(const std::string& host, std::uint16_t port, Joined joined, cons
 }
 
 std::uint16_t port_of(std::string_view text, const std::string& where) {
-    const auto port = parse_int(text);
+    const auto port = number_in<int>(text);
     if (!port || *port < 1 || *port > 65535) {
         throw InvalidArgument(fmt::format("{}: port \"{}\": expected 1 to 65535", where, text));
     }

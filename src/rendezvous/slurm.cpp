@@ -1,21 +1,11 @@
 #include "rendezvous/slurm.hpp"
 
+#include "core/text.hpp"
+
 #include <algorithm>
 #include <charconv>
 
 namespace tutti::rendezvous::slurm {
-namespace {
-
-std::optional<std::uint64_t> number(std::string_view text) {
-    std::uint64_t value = 0;
-    const char* const end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, value);
-    if (error != std::errc() || stop != end) return std::nullopt;
-    return value;
-}
-
-}  // namespace
-
 std::string first_host(std::string_view list) {
     std::string host;
     for (std::size_t i = 0; i < list.size() && list[i] != ','; ++i) {
@@ -32,7 +22,7 @@ std::string first_host(std::string_view list) {
 }
 
 std::optional<int> tasks_of_node(std::string_view list, std::string_view node) {
-    const auto wanted = number(node);
+    const auto wanted = number_in<std::uint64_t>(node);
     if (!wanted) return std::nullopt;
     std::uint64_t left = *wanted;
     while (!list.empty()) {
@@ -52,7 +42,7 @@ std::optional<int> tasks_of_node(std::string_view list, std::string_view node) {
 std::optional<std::uint16_t> port(std::string_view job, std::string_view step) {
     // Below the ports that systems give to clients (32768 and up). The first steps are more than a thousand jobs apart.
     constexpr std::uint64_t first = 20000, count = 10000, between_steps = 4099;
-    const auto job_number = number(job), step_number = number(step);
+    const auto job_number = number_in<std::uint64_t>(job), step_number = number_in<std::uint64_t>(step);
     if (!job_number || !step_number) return std::nullopt;
     return static_cast<std::uint16_t>(first + (*job_number % count + *step_number % count * between_steps) % count);
 }

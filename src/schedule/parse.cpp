@@ -1,5 +1,6 @@
 // parse(): a text of schedules, line by line, into calls of the Builder.
 #include "core/suggestion.hpp"
+#include "core/text.hpp"
 #include "schedule/builder.hpp"
 #include "schedule/steps/kind.hpp"
 #include "schedule/steps/line.hpp"
@@ -133,9 +134,7 @@ class Parser {
 
     Recipe run(std::string_view text) {
         while (!text.empty()) {
-            const std::size_t end = std::min(text.find('\n'), text.size());
-            line_.next(text.substr(0, end));
-            text.remove_prefix(std::min(text.size(), end + 1));
+            line_.next(take_line(text));
             if (!line_.empty()) read_line();
         }
         line_.end();

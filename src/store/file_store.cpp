@@ -7,6 +7,7 @@
 #include "core/log.hpp"
 #include "core/patience.hpp"
 #include "core/socket.hpp"
+#include "core/text.hpp"
 #include "store/key_map.hpp"
 #include "store/members.hpp"
 #include "store/messages.hpp"
@@ -20,7 +21,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <mutex>
 #include <optional>
 
@@ -264,9 +264,7 @@ class FileBackend : public StoreBackend {
     }
 
     std::int64_t number(std::string_view text) const {
-        std::int64_t value = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        if (error == std::errc() && end == text.data() + text.size()) return value;
+        if (const auto value = number_in<std::int64_t>(text)) return *value;
         throw DistStoreError(
             fmt::format("{}: a record says that a counter is {}: expected an integer of 64 bits; "
                         "remove the file",

@@ -1,6 +1,7 @@
 #include "schedule/steps/line.hpp"
 
 #include "core/suggestion.hpp"
+#include "core/text.hpp"
 
 #include <tutti/error.hpp>
 
@@ -8,7 +9,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -162,11 +162,10 @@ void Line::equal(const Chunk& target, const Chunk& source) const {
 }
 
 std::uint64_t Line::to_number(std::string_view text, std::uint64_t max, std::string_view what) const {
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value > max)
+    const auto value = number_in<std::uint64_t>(text);
+    if (!value || *value > max)
         fail(fmt::format("\"{}\" is no {}", text, what), fmt::format("a number from 0 to {}", max));
-    return value;
+    return *value;
 }
 
 Rank Line::to_rank(std::string_view text, int ranks) const {

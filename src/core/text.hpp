@@ -1,0 +1,36 @@
+// Reading texts: lines and numbers. Pure functions.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <concepts>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+namespace tutti {
+
+/// The number that all of `text` spells, in that base; none where it spells no number, or one that T does not hold.
+template <std::integral T>
+std::optional<T> number_in(std::string_view text, int base = 10) noexcept {
+    T value{};
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value, base);
+    return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
+}
+template <std::floating_point T>
+std::optional<T> number_in(std::string_view text) noexcept {
+    T value{};
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
+}
+
+/// Takes the first line off `text`, which need not end with a newline; returns it without its newline.
+inline std::string_view take_line(std::string_view& text) noexcept {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    return line;
+}
+
+}  // namespace tutti
