@@ -12,6 +12,7 @@ DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 OPERATOR = re.compile(r"\boperator\s*(\(\s*\)|[^\w\s(]+)(?=\s*\()")
 # Between a function's name and its body, and before a field's name: words with parentheses that are no parameter list.
 ASIDE = re.compile(r"\b(?:alignas|decltype|explicit|noexcept|requires|[A-Z][A-Z0-9_]{2,})\s*(?=\()")
+BRACKETS = {"{": re.compile("[{}]"), "(": re.compile("[()]")}
 HEAD = re.compile(r"(?<!enum )\b(class|struct|union)\b\s*(?:alignas\(\w+\)\s*|[A-Z_]{3,}\s+)*"
                   r"((?:\w+::)*\w+(?:<[^{};()]*>)?)?\s*(?:final\s*)?(?::(?!:)[^{};()]*)?\{")
 NO_MEMBER = re.compile(r"(?:using|typedef|static_assert|enum|friend (?:class|struct)|(?:class|struct|union) \w+$)\b")
@@ -43,19 +44,20 @@ def without_literals(source: str) -> str:
     text = DIRECTIVE.sub(lambda found: "\n" * found.group().count("\n"), LITERALS.sub(blank, source))
     text = OPERATOR.sub(lambda found: "operator_assign" if found.group(1) == "=" else "operator_other", text)
     text = re.sub(r"\[\[.*?\]\]", lambda found: "\n" * found.group().count("\n"), text, flags=re.DOTALL)
-    aside = ASIDE.search(text)
-    while aside:  # as long as it was, so that the lines stay
-        end = end_of_block(text, aside.end())
-        text = text[:aside.start()] + "\n" * text.count("\n", aside.start(), end) + text[end:]
-        aside = ASIDE.search(text, aside.start())
-    return text
+    pieces, end = [], 0
+    for aside in ASIDE.finditer(text):
+        if aside.start() >= end:  # else it lies inside of another one
+            pieces.append(text[end:aside.start()])
+            end = end_of_block(text, aside.end())
+            pieces.append("\n" * text.count("\n", aside.start(), end))  # as long as it was, so that the lines stay
+    return "".join(pieces) + text[end:]
 
 
 def end_of_block(text: str, begin: int) -> int:
     """Behind the bracket that closes the one at `begin`."""
-    opening, closing = text[begin], {"{": "}", "(": ")"}[text[begin]]
+    opening, brackets = text[begin], BRACKETS[text[begin]]
     depth = 0
-    for found in re.compile(f"[{opening}{closing}]").finditer(text, begin):
+    for found in brackets.finditer(text, begin):
         depth += 1 if found.group() == opening else -1
         if depth == 0:
             return found.end()

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import unittest
 
+import rules
 from classes import classes
 
 ROOT, ROOMS = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
@@ -98,33 +99,37 @@ class Rules(unittest.TestCase):
         (self.copy / "src/core/giant.cpp").write_text("// line\n" * 701)
         self.expect_fault("length", "src/core/giant.cpp: 701 lines")
 
-    def test_a_class_of_too_many_functions_is_found(self):
-        functions = "".join(f"    int f{i}() const;\n" for i in range(39))
-        self.append("src/core/settings.hpp", "class Room {\n public:\n    Room();\n    ~Room();\n" + functions + "};\n")
-        self.assertEqual(self.run_rule("classes")[0], 0)
-        self.append("src/core/settings.hpp", "class Hall {\n    Hall();\n" + functions + "    void g();\n};\n")
-        self.expect_fault("classes", f"src/core/settings.hpp:{self.line_of('src/core/settings.hpp', 'class Hall')}: "
-                          "Hall has 41 functions; the limit is 40")
-
-    def test_a_class_of_too_many_fields_is_found(self):
-        fields = "".join(f"    int a{i} = {i}, b{i}{{}};\n" for i in range(13))
-        self.append("src/core/env.cpp", "struct Data {\n" + fields + "};\n")
-        self.assertEqual(self.run_rule("classes")[0], 0, "26 fields of plain data are few enough")
-        self.append("src/core/env.cpp", "class Hall {\n    void f();\n" + fields + "};\n")
-        self.expect_fault("classes", f"src/core/env.cpp:{self.line_of('src/core/env.cpp', 'class Hall')}: "
-                          "Hall has 26 fields; the limit is 25")
-
-    def test_plain_data_of_too_many_fields_is_found(self):
-        self.append("src/core/env.cpp", "struct Data {\n" + "    int a, b, c;\n" * 10 + "    int d;\n};\n")
-        self.expect_fault("classes", f"src/core/env.cpp:{self.line_of('src/core/env.cpp', 'struct Data')}: "
-                          "Data has 31 fields; the limit is 30")
-
-    def line_of(self, file, text):
-        return next(n for n, line in enumerate((self.copy / file).read_text().splitlines(), 1) if text in line)
-
     def test_a_private_place_is_found(self):
         self.append("src/core/env.cpp", "// see /" + "home/me/notes.txt\n")
         self.expect_fault("paths", "src/core/env.cpp:")
+
+
+class Classes(unittest.TestCase):
+    """The rule classes, on a tree of one file."""
+
+    def faults(self, text):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for part in ("src/core", "include", "backends", "python"):
+                (root / part).mkdir(parents=True)
+            (root / "src/core/hall.hpp").write_text(text)
+            return list(rules.RULES["classes"](root, []))
+
+    def test_a_class_of_too_many_functions_is_found(self):
+        functions = "".join(f"    int f{i}() const;\n" for i in range(39))
+        self.assertEqual(self.faults("class Room {\n public:\n    Room();\n    ~Room();\n" + functions + "};\n"), [])
+        self.assertEqual(self.faults("\nclass Hall {\n    Hall();\n" + functions + "    void g();\n};\n"),
+                         ["src/core/hall.hpp:2: Hall has 41 functions; the limit is 40"])
+
+    def test_a_class_of_too_many_fields_is_found(self):
+        fields = "".join(f"    int a{i} = {i}, b{i}{{}};\n" for i in range(13))
+        self.assertEqual(self.faults("struct Data {\n" + fields + "};\n"), [], "26 fields of plain data are few enough")
+        self.assertEqual(self.faults("class Hall {\n    void f();\n" + fields + "};\n"),
+                         ["src/core/hall.hpp:1: Hall has 26 fields; the limit is 25"])
+
+    def test_plain_data_of_too_many_fields_is_found(self):
+        self.assertEqual(self.faults("struct Data {\n" + "    int a, b, c;\n" * 10 + "    int d;\n};\n"),
+                         ["src/core/hall.hpp:1: Data has 31 fields; the limit is 30"])
 
 
 class Counts(unittest.TestCase):
