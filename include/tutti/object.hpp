@@ -61,6 +61,9 @@ template <class T>
 concept HasToObject = requires(const T& value) {
     { to_object(value) } -> std::same_as<Object>;
 };
+/// By either of these.
+template <class T>
+Object object_of(const T& value);
 }  // namespace detail
 
 /// A type that converts to an Object: see object_types.hpp for the list.
@@ -81,6 +84,65 @@ enum class ObjectKind : std::uint8_t {
     record
 };
 
+namespace detail {
+/// The memory of an Object's value: a small one lies here, any other one on the heap, and copies copy it.
+/// Invariant: from ObjectKind::complex on the value is a pointer to an object of its own, whose type the kind says.
+class TUTTI_API ObjectStorage {
+ public:
+    ObjectStorage() noexcept = default;  ///< nil
+    explicit ObjectStorage(bool value) noexcept : kind_(ObjectKind::logical), value_{.logical = value} {}
+    explicit ObjectStorage(std::int64_t value) noexcept : kind_(ObjectKind::integer), value_{.integer = value} {}
+    explicit ObjectStorage(std::uint64_t value) noexcept;
+    explicit ObjectStorage(double value) noexcept : kind_(ObjectKind::real), value_{.real = value} {}
+    /// A value of the type that `kind` has on the heap.
+    template <class T>
+    ObjectStorage(ObjectKind kind, T value);
+    ObjectStorage(const ObjectStorage& other);
+    /// The other one is nil afterwards.
+    ObjectStorage(ObjectStorage&& other) noexcept
+        : kind_(other.kind_), is_large_(other.is_large_), value_(other.value_) {
+        other.kind_ = ObjectKind::nil;
+        other.is_large_ = false;
+    }
+    ObjectStorage& operator=(ObjectStorage other) noexcept {
+        std::swap(kind_, other.kind_);
+        std::swap(is_large_, other.is_large_);
+        std::swap(value_, other.value_);
+        return *this;
+    }
+    ~ObjectStorage() {
+        if (kind_ >= ObjectKind::complex) destroy();
+    }
+
+    ObjectKind kind() const noexcept { return kind_; }
+    /// An integer above the largest int64.
+    bool is_large() const noexcept { return is_large_; }
+    // The kind says which of these there is.
+    bool logical() const noexcept { return value_.logical; }
+    std::int64_t integer() const noexcept { return value_.integer; }
+    std::uint64_t natural() const noexcept { return value_.natural; }
+    double real() const noexcept { return value_.real; }
+    template <class T>
+    const T& on_heap() const noexcept {
+        return *static_cast<const T*>(value_.pointer);
+    }
+
+ private:
+    union Value {
+        bool logical;
+        std::int64_t integer;
+        std::uint64_t natural;
+        double real;
+        void* pointer;
+    };
+    void destroy() noexcept;
+
+    ObjectKind kind_ = ObjectKind::nil;
+    bool is_large_ = false;
+    Value value_{};
+};
+}  // namespace detail
+
 class TUTTI_API Object {
  public:
     using Kind = ObjectKind;
@@ -96,18 +158,7 @@ class TUTTI_API Object {
     Object(std::initializer_list<Object> values);
     template <class T>
     requires ObjectConvertible<T> Object(const T& value)  // NOLINT(google-explicit-constructor): as in a literal
-        : Object(convert(value)) {}
-    Object(const Object& other);
-    Object(Object&& other) noexcept : kind_(other.kind_), is_large_(other.is_large_), value_(other.value_) {
-        other.kind_ = Kind::nil;
-    }
-    Object& operator=(Object other) noexcept {
-        swap(other);
-        return *this;
-    }
-    ~Object() {
-        if (kind_ >= Kind::complex) destroy();
-    }
+        : Object(detail::object_of(value)) {}
 
     static Object list(List values = {});
     static Object map(Map entries = {});
@@ -122,10 +173,10 @@ class TUTTI_API Object {
     /// A user type: its name, and fields whose keys are strings.
     static Object record(std::string type, Map fields);
 
-    Kind kind() const noexcept { return kind_; }
-    bool is_nil() const noexcept { return kind_ == Kind::nil; }
+    Kind kind() const noexcept { return storage_.kind(); }
+    bool is_nil() const noexcept { return kind() == Kind::nil; }
     /// An integer that only an unsigned type holds: 2^63 or more.
-    bool is_large_integer() const noexcept { return is_large_; }
+    bool is_large_integer() const noexcept { return storage_.is_large(); }
     /// For messages: "a string", "an integer", "a list of 3", "a record Shard".
     std::string description() const;
 
@@ -165,33 +216,9 @@ class TUTTI_API Object {
     friend TUTTI_API bool operator==(const Object& a, const Object& b);
     friend TUTTI_API std::ostream& operator<<(std::ostream& out, const Object& object);
 
-    void swap(Object& other) noexcept {
-        std::swap(kind_, other.kind_);
-        std::swap(is_large_, other.is_large_);
-        std::swap(value_, other.value_);
-    }
-
  private:
-    union Value {
-        bool logical;
-        std::int64_t integer;
-        std::uint64_t natural;
-        double real;
-        void* pointer;
-    };
-    template <class T>
-    Object(Kind kind, T payload);
-    template <class T>
-    static Object convert(const T& value);
-    template <class T>
-    const T& payload(Kind kind, const char* expected) const;
-    template <class F>
-    static auto with_payload_type(Kind kind, F f);
-    void destroy() noexcept;
-
-    Kind kind_ = Kind::nil;
-    bool is_large_ = false;  // an integer above the largest int64
-    Value value_{};
+    explicit Object(detail::ObjectStorage storage) noexcept : storage_(std::move(storage)) {}
+    detail::ObjectStorage storage_;
 };
 
 struct Object::Record {

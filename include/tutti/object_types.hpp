@@ -357,15 +357,15 @@ struct ObjectTraits<std::variant<T...>> {
     }
 };
 
-}  // namespace detail
-
 template <class T>
-Object Object::convert(const T& value) {
-    if constexpr (detail::HasTraits<T>)
-        return detail::ObjectTraits<T>::to(value);
+Object object_of(const T& value) {
+    if constexpr (HasTraits<T>)
+        return ObjectTraits<T>::to(value);
     else
         return to_object(value);
 }
+
+}  // namespace detail
 
 template <class T>
 T Object::get() const {

@@ -110,171 +110,172 @@ ObjectError::~ObjectError() = default;
 
 // ---- Making and copying -------------------------------------------------------------------------------------------
 
+namespace detail {
+namespace {
+
 template <class F>
-auto Object::with_payload_type(Kind kind, F f) {
+auto with_type_of(Kind kind, F f) {
     switch (kind) {
         case Kind::complex: return f.template operator()<std::complex<double>>();
         case Kind::string: return f.template operator()<std::string>();
-        case Kind::bytes: return f.template operator()<Bytes>();
-        case Kind::list: return f.template operator()<List>();
-        case Kind::map: return f.template operator()<Map>();
+        case Kind::bytes: return f.template operator()<Object::Bytes>();
+        case Kind::list: return f.template operator()<Object::List>();
+        case Kind::map: return f.template operator()<Object::Map>();
         case Kind::tensor: return f.template operator()<Tensor>();
-        default: return f.template operator()<Record>();
+        default: return f.template operator()<Object::Record>();
     }
 }
 
+}  // namespace
+
 template <class T>
-Object::Object(Kind kind, T payload) : kind_(kind) {
-    value_.pointer = new T(std::move(payload));
+ObjectStorage::ObjectStorage(ObjectKind kind, T value) : kind_(kind) {
+    value_.pointer = new T(std::move(value));
 }
 
-Object::Object(const Object& other) : kind_(other.kind_), is_large_(other.is_large_), value_(other.value_) {
-    if (kind_ < Kind::complex) return;
-    value_.pointer = with_payload_type(
-        kind_, [&]<class T>() -> void* { return new T(*static_cast<const T*>(other.value_.pointer)); });
+ObjectStorage::ObjectStorage(std::uint64_t value) noexcept
+    : kind_(ObjectKind::integer),
+      is_large_(value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())),
+      value_{.natural = value} {}
+
+ObjectStorage::ObjectStorage(const ObjectStorage& other)
+    : kind_(other.kind_), is_large_(other.is_large_), value_(other.value_) {
+    if (kind_ < ObjectKind::complex) return;
+    value_.pointer = with_type_of(kind_, [&]<class T>() -> void* { return new T(other.on_heap<T>()); });
 }
 
-void Object::destroy() noexcept {
-    with_payload_type(kind_, [&]<class T>() { delete static_cast<T*>(value_.pointer); });
+void ObjectStorage::destroy() noexcept {
+    with_type_of(kind_, [&]<class T>() { delete static_cast<T*>(value_.pointer); });
 }
+
+}  // namespace detail
+
+using detail::ObjectStorage;
 
 Object::Object(std::initializer_list<Object> values) {
     const bool pairs =
         values.size() > 0 && std::ranges::all_of(values, [](const Object& value) {
-            return value.kind_ == Kind::list && value.size() == 2 && value.as_list()[0].kind_ == Kind::string;
+            return value.kind() == Kind::list && value.size() == 2 && value.as_list()[0].kind() == Kind::string;
         });
     if (!pairs) {
-        *this = Object(Kind::list, List(values));
+        storage_ = ObjectStorage(Kind::list, List(values));
         return;
     }
     Map entries;
     entries.reserve(values.size());
     for (const Object& value : values) entries.emplace_back(value.as_list()[0], value.as_list()[1]);
-    *this = Object(Kind::map, std::move(entries));
+    storage_ = ObjectStorage(Kind::map, std::move(entries));
 }
 
 Object Object::list(List values) {
-    return Object(Kind::list, std::move(values));
+    return Object(ObjectStorage(Kind::list, std::move(values)));
 }
 Object Object::map(Map entries) {
-    return Object(Kind::map, std::move(entries));
+    return Object(ObjectStorage(Kind::map, std::move(entries)));
 }
 Object Object::bytes(Bytes values) {
-    return Object(Kind::bytes, std::move(values));
+    return Object(ObjectStorage(Kind::bytes, std::move(values)));
 }
 Object Object::string(std::string value) {
-    return Object(Kind::string, std::move(value));
+    return Object(ObjectStorage(Kind::string, std::move(value)));
 }
 Object Object::complex(std::complex<double> value) {
-    return Object(Kind::complex, value);
+    return Object(ObjectStorage(Kind::complex, value));
 }
 Object Object::tensor(Tensor value) {
-    return Object(Kind::tensor, std::move(value));
+    return Object(ObjectStorage(Kind::tensor, std::move(value)));
 }
 Object Object::record(std::string type, Map fields) {
     for (const auto& [key, value] : fields) {
-        if (key.kind_ != Kind::string) throw ObjectError(detail::key_step(key), "a field's name must be a string");
+        if (key.kind() != Kind::string) throw ObjectError(detail::key_step(key), "a field's name must be a string");
     }
-    return Object(Kind::record, Record{std::move(type), std::move(fields)});
+    return Object(ObjectStorage(Kind::record, Record{std::move(type), std::move(fields)}));
 }
 Object Object::boolean(bool value) noexcept {
-    Object object;
-    object.kind_ = Kind::logical;
-    object.value_.logical = value;
-    return object;
+    return Object(ObjectStorage(value));
 }
 Object Object::integer(std::int64_t value) noexcept {
-    Object object;
-    object.kind_ = Kind::integer;
-    object.value_.integer = value;
-    return object;
+    return Object(ObjectStorage(value));
 }
 Object Object::natural(std::uint64_t value) noexcept {
-    if (value <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
-        return integer(static_cast<std::int64_t>(value));
-    Object object;
-    object.kind_ = Kind::integer;
-    object.is_large_ = true;
-    object.value_.natural = value;
-    return object;
+    return Object(ObjectStorage(value));
 }
 Object Object::real(double value) noexcept {
-    Object object;
-    object.kind_ = Kind::real;
-    object.value_.real = value;
-    return object;
+    return Object(ObjectStorage(value));
 }
 
 // ---- Looking inside -----------------------------------------------------------------------------------------------
 
 std::string Object::description() const {
-    switch (kind_) {
+    switch (kind()) {
         case Kind::string:
-        case Kind::bytes: return fmt::format("{} of {} bytes", name_of(kind_), size());
+        case Kind::bytes: return fmt::format("{} of {} bytes", name_of(kind()), size());
         case Kind::list:
-        case Kind::map: return fmt::format("{} of {}", name_of(kind_), size());
+        case Kind::map: return fmt::format("{} of {}", name_of(kind()), size());
         case Kind::tensor: return fmt::format("a tensor {}", as_tensor().view().to_string());
         case Kind::record: return fmt::format("a record {}", as_record().type);
-        default: return name_of(kind_);
+        default: return name_of(kind());
     }
 }
 
-template <class T>
-const T& Object::payload(Kind kind, const char* expected) const {
-    if (kind_ != kind) detail::throw_unexpected(expected, *this);
-    return *static_cast<const T*>(value_.pointer);
-}
-
 bool Object::as_bool() const {
-    if (kind_ != Kind::logical) detail::throw_unexpected("a bool", *this);
-    return value_.logical;
+    if (kind() != Kind::logical) detail::throw_unexpected("a bool", *this);
+    return storage_.logical();
 }
 std::int64_t Object::as_int64() const {
-    if (kind_ != Kind::integer) detail::throw_unexpected("an integer", *this);
-    if (is_large_) throw ObjectError("", fmt::format("expected an integer below 2^63, got {}", value_.natural));
-    return value_.integer;
+    if (kind() != Kind::integer) detail::throw_unexpected("an integer", *this);
+    if (is_large_integer())
+        throw ObjectError("", fmt::format("expected an integer below 2^63, got {}", storage_.natural()));
+    return storage_.integer();
 }
 std::uint64_t Object::as_uint64() const {
-    if (kind_ != Kind::integer) detail::throw_unexpected("an integer", *this);
-    if (is_large_) return value_.natural;
-    if (value_.integer < 0)
-        throw ObjectError("", fmt::format("expected an integer of zero or more, got {}", value_.integer));
-    return static_cast<std::uint64_t>(value_.integer);
+    if (kind() != Kind::integer) detail::throw_unexpected("an integer", *this);
+    if (is_large_integer()) return storage_.natural();
+    if (storage_.integer() < 0)
+        throw ObjectError("", fmt::format("expected an integer of zero or more, got {}", storage_.integer()));
+    return static_cast<std::uint64_t>(storage_.integer());
 }
 double Object::as_double() const {
-    if (kind_ == Kind::real) return value_.real;
-    if (kind_ != Kind::integer) detail::throw_unexpected("a number", *this);
+    if (kind() == Kind::real) return storage_.real();
+    if (kind() != Kind::integer) detail::throw_unexpected("a number", *this);
     constexpr std::int64_t exact = std::int64_t{1} << 53;
-    if (is_large_ || value_.integer > exact || value_.integer < -exact)
+    if (is_large_integer() || storage_.integer() > exact || storage_.integer() < -exact)
         throw ObjectError("", fmt::format("expected a real number, got the integer {}, which a double cannot hold",
                                           to_string(*this)));
-    return static_cast<double>(value_.integer);
+    return static_cast<double>(storage_.integer());
 }
 std::complex<double> Object::as_complex() const {
-    if (kind_ == Kind::real || kind_ == Kind::integer) return as_double();
-    return payload<std::complex<double>>(Kind::complex, "a complex number");
+    if (kind() == Kind::real || kind() == Kind::integer) return as_double();
+    if (kind() != Kind::complex) detail::throw_unexpected("a complex number", *this);
+    return storage_.on_heap<std::complex<double>>();
 }
 const std::string& Object::as_string() const {
-    return payload<std::string>(Kind::string, "a string");
+    if (kind() != Kind::string) detail::throw_unexpected("a string", *this);
+    return storage_.on_heap<std::string>();
 }
 const Object::Bytes& Object::as_bytes() const {
-    return payload<Bytes>(Kind::bytes, "bytes");
+    if (kind() != Kind::bytes) detail::throw_unexpected("bytes", *this);
+    return storage_.on_heap<Bytes>();
 }
 const Object::List& Object::as_list() const {
-    return payload<List>(Kind::list, "a list");
+    if (kind() != Kind::list) detail::throw_unexpected("a list", *this);
+    return storage_.on_heap<List>();
 }
 const Object::Map& Object::as_map() const {
-    return payload<Map>(Kind::map, "a map");
+    if (kind() != Kind::map) detail::throw_unexpected("a map", *this);
+    return storage_.on_heap<Map>();
 }
 const Tensor& Object::as_tensor() const {
-    return payload<Tensor>(Kind::tensor, "a tensor");
+    if (kind() != Kind::tensor) detail::throw_unexpected("a tensor", *this);
+    return storage_.on_heap<Tensor>();
 }
 const Object::Record& Object::as_record() const {
-    return payload<Record>(Kind::record, "a record");
+    if (kind() != Kind::record) detail::throw_unexpected("a record", *this);
+    return storage_.on_heap<Record>();
 }
 
 std::size_t Object::size() const {
-    switch (kind_) {
+    switch (kind()) {
         case Kind::string: return as_string().size();
         case Kind::bytes: return as_bytes().size();
         case Kind::list: return as_list().size();
@@ -285,14 +286,14 @@ std::size_t Object::size() const {
 }
 
 const Object* Object::find(const Object& key) const {
-    if (kind_ == Kind::list) {
+    if (kind() == Kind::list) {
         const std::int64_t index = key.as_int64();
         const List& values = as_list();
         const bool inside = index >= 0 && static_cast<std::size_t>(index) < values.size();
         return inside ? &values[static_cast<std::size_t>(index)] : nullptr;
     }
-    if (kind_ != Kind::map && kind_ != Kind::record) detail::throw_unexpected("a map, record or list", *this);
-    const Map& entries = kind_ == Kind::map ? as_map() : as_record().fields;
+    if (kind() != Kind::map && kind() != Kind::record) detail::throw_unexpected("a map, record or list", *this);
+    const Map& entries = kind() == Kind::map ? as_map() : as_record().fields;
     const auto found = std::ranges::find(entries, key, &Map::value_type::first);
     return found == entries.end() ? nullptr : &found->second;
 }
@@ -303,12 +304,12 @@ const Object& Object::at(const Object& key) const {
 }
 
 bool operator==(const Object& a, const Object& b) {
-    if (a.kind_ != b.kind_ || a.is_large_ != b.is_large_) return false;
-    switch (a.kind_) {
+    if (a.kind() != b.kind() || a.is_large_integer() != b.is_large_integer()) return false;
+    switch (a.kind()) {
         case Kind::nil: return true;
-        case Kind::logical: return a.value_.logical == b.value_.logical;
-        case Kind::integer: return a.value_.integer == b.value_.integer;
-        case Kind::real: return a.value_.real == b.value_.real;
+        case Kind::logical: return a.storage_.logical() == b.storage_.logical();
+        case Kind::integer: return a.storage_.integer() == b.storage_.integer();
+        case Kind::real: return a.storage_.real() == b.storage_.real();
         case Kind::complex: return a.as_complex() == b.as_complex();
         case Kind::string: return a.as_string() == b.as_string();
         case Kind::bytes: return a.as_bytes() == b.as_bytes();

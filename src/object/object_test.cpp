@@ -189,6 +189,23 @@ TEST(Object, in_braces_is_a_map_of_named_values_or_a_list) {
     EXPECT_TRUE(changed.is_nil());  // NOLINT(bugprone-use-after-move): it promises that
 }
 
+TEST(Object, that_is_moved_from_is_nil_and_equal_to_nil_whatever_it_was) {
+    for (Object value : {Object(true), Object(std::uint64_t{1} << 63), Object(0.5), Object("text"), Object{1, 2}}) {
+        const Object before = value;
+        const Object moved = std::move(value);
+        EXPECT_EQ(moved, before);
+        EXPECT_EQ(value, Object()) << before;  // NOLINT(bugprone-use-after-move): it promises that
+    }
+}
+
+TEST(Object, takes_the_place_of_the_one_that_it_lies_in) {
+    Object copied{{"inside", {1, 2}}}, moved = copied;
+    copied = copied.at("inside");
+    EXPECT_EQ(copied, (Object{1, 2}));
+    moved = std::move(moved.at("inside"));
+    EXPECT_EQ(moved, (Object{1, 2}));
+}
+
 TEST(Object, is_what_every_listed_type_becomes_and_comes_back_from) {
     shop::Everything value{.flag = true,
                            .colour = shop::Colour::blue,
