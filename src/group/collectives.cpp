@@ -29,7 +29,7 @@ Collectives::Collectives(const Parts& parts)
       means_(parts.means),
       agreement_(memory_.arena(), memory_.own_local()),
       relay_(ranks_.rank(), ranks_.size()) {
-    context_.mailbox = &flight_.mailbox();
+    context_.mailbox = &flight_.mailboxes().own();
     context_.rank = ranks_.rank();
     context_.world_of = ranks_.in_world();
     context_.channel = Channel::of_collective(index_, 0);
@@ -120,7 +120,7 @@ Collectives::Turn Collectives::run(Operation& operation) {
         operation.move_to(OperationState::over);
     if (operation.run.state == OperationState::over && operation.request.collective == Collective::all_to_all)
         mailbox().check_surplus(operation.run.channel, operation.call.fingerprint);
-    flight_.heed_mailboxes();
+    flight_.mailboxes().heed();
     return Turn::further;
 }
 
@@ -151,7 +151,7 @@ void Collectives::begin_schedule(Operation& operation) {
     operation.request.scheduled = true;
     operation.run.channel = Channel::of_collective(index_, operation.run.sequence);
     if (ranks_.size() > 1) mailbox().check_unexpected(operation.run.channel, fingerprint);
-    flight_.heed_mailboxes();
+    flight_.mailboxes().heed();
     if (failed()) return;
     if (operation.quantized) {
         operation.run.execution =

@@ -2,7 +2,6 @@
 
 #include "core/log.hpp"
 #include "core/per_thread.hpp"
-#include "group/channel.hpp"
 #include "group/group.hpp"
 #include "group/recording.hpp"
 
@@ -22,7 +21,6 @@ namespace {
 
 // After the news of a death: as long as something moves, but survivors that keep sending to each other hear of it too.
 constexpr std::chrono::milliseconds last_moves_max{100};
-constexpr std::size_t spare_messages_max = 4096;
 
 bool is_end_of_a_rank(const rendezvous::Verdict& verdict) {
     using rendezvous::VerdictKind;
@@ -64,8 +62,7 @@ Deadline Flight::first_deadline(const Deadline& limit) const {
     for (const Collectives* collectives : active_) {
         if (const auto front = collectives->front()) when = std::min(when, front->deadline.when());
     }
-    for (const auto& message : messages_) when = std::min(when, message->deadline.when());
-    return Deadline::at(when);
+    return Deadline::at(messages_.first_deadline(when));
 }
 
 std::shared_ptr<Operation> Flight::collective_of(const Group* group) {
@@ -87,7 +84,7 @@ void Flight::activate(Collectives& collectives) {
 }
 
 void Flight::post(const std::shared_ptr<Operation>& message) {
-    keep(message);
+    messages_.add(message);
     transport::Transfer& transfer = message->transfer;
     const std::byte* at = message->is_receive ? transfer.target : transfer.source;
     if (ways_.huge_pages != nullptr && at != nullptr && transfer.bytes >= HugePages::least_bytes &&
@@ -97,43 +94,13 @@ void Flight::post(const std::shared_ptr<Operation>& message) {
         message->group->mailbox().post_receive(transfer);
     else
         message->group->mailbox().post_send(transfer);
-    heed_mailboxes();
-}
-
-// ---- Mailboxes
-
-template <class F>
-void Flight::for_each_mailbox(F f) {
-    f(*ways_.mailbox);
-    for (const auto& other : others_) {
-        if (const auto mailbox = other.lock()) f(*mailbox);
-    }
-}
-
-void Flight::add(const std::shared_ptr<transport::Mailbox>& mailbox) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(others_, [](const auto& other) { return other.expired(); });
-    others_.push_back(mailbox);
-}
-
-void Flight::refuse_unmet() {
-    for_each_mailbox([](transport::Mailbox& mailbox) { mailbox.refuse_unmet(); });
-}
-
-std::vector<int> Flight::finish() {
-    std::vector<int> late;
-    for_each_mailbox([&](transport::Mailbox& mailbox) {
-        for (const int peer : mailbox.finish()) {
-            if (std::ranges::find(late, peer) == late.end()) late.push_back(peer);
-        }
-    });
-    return late;
+    mailboxes_.heed();
 }
 
 // Whether something is in flight whose bytes the world's own streams and memory carry.
 bool Flight::has_native() const {
     return std::ranges::any_of(active_, [&](Collectives* one) { return &one->mailbox() == ways_.mailbox; }) ||
-           std::ranges::any_of(messages_, [&](const auto& one) { return &one->group->mailbox() == ways_.mailbox; });
+           messages_.use(*ways_.mailbox);
 }
 
 // ---- For the driver
@@ -159,12 +126,8 @@ bool Flight::has_failed() {
 }
 
 void Flight::pollables(std::vector<transport::Pollable>& into) {
-    into.clear();
     const std::lock_guard lock(mutex_);
-    for_each_mailbox([&](const transport::Mailbox& mailbox) {
-        mailbox.pollables(of_mailbox_);
-        into.insert(into.end(), of_mailbox_.begin(), of_mailbox_.end());
-    });
+    mailboxes_.pollables(into);
     for (const Collectives* collectives : active_) {
         if (const auto front = collectives->front(); front && front->run.execution)
             front->run.execution->pollables(into);
@@ -216,16 +179,14 @@ bool Flight::move_all() {
     bool moved = take_connections();
     moved |= progress_collectives();
     if (failure_) return true;
-    bool mail = false;
-    for_each_mailbox([&](transport::Mailbox& mailbox) { mail |= mailbox.progress(); });
-    if (mail) {
+    if (mailboxes_.progress()) {
         moved = true;
-        heed_mailboxes();
+        mailboxes_.heed();
         // The messages that have come may complete an operation: at once, without another look at the sockets.
         if (!failure_) progress_collectives();
     }
     if (failure_) return true;
-    return progress_messages() || moved;
+    return messages_.end_done() || moved;
 }
 
 bool Flight::progress_collectives() {
@@ -242,35 +203,6 @@ bool Flight::progress_collectives() {
     return moved;
 }
 
-bool Flight::progress_messages() {
-    bool moved = false;
-    for (auto it = messages_.begin(); it != messages_.end();) {
-        if (!(*it)->transfer.done) {
-            ++it;
-            continue;
-        }
-        const std::shared_ptr<Operation> operation = std::move(*it);
-        it = remove(it);
-        operation->group->end(operation, nullptr);
-        moved = true;
-    }
-    return moved;
-}
-
-void Flight::keep(const std::shared_ptr<Operation>& message) {
-    if (spare_messages_.empty()) return messages_.push_back(message);
-    spare_messages_.front() = message;
-    messages_.splice(messages_.end(), spare_messages_, spare_messages_.begin());
-}
-
-Flight::Messages::iterator Flight::remove(Messages::iterator message) {
-    const auto next = std::next(message);
-    if (spare_messages_.size() >= spare_messages_max) return messages_.erase(message);
-    message->reset();
-    spare_messages_.splice(spare_messages_.begin(), messages_, message);
-    return next;
-}
-
 bool Flight::run(engine::Running& execution) {
     executing_ = true;
     bool moved = true;
@@ -281,7 +213,7 @@ bool Flight::run(engine::Running& execution) {
         broken = error.what();
     }
     executing_ = false;
-    heed_mailboxes();
+    mailboxes_.heed();
     if (deferred_) fail(std::exchange(deferred_, nullptr));
     if (broken && !failure_) verdicts_.fail_everywhere(*broken);
     return moved;
@@ -293,34 +225,6 @@ void Flight::complete(std::shared_ptr<Operation> operation, const std::exception
     completed_.push_back(std::move(operation));
 }
 
-// ---- Findings of mailboxes
-
-void Flight::heed_mailboxes() {
-    for_each_mailbox([this](transport::Mailbox& mailbox) { heed(mailbox); });
-}
-
-void Flight::heed(transport::Mailbox& mailbox) {
-    using Kind = transport::Finding::Kind;
-    if (!mailbox.has_findings()) return;
-    for (const transport::Finding& finding : mailbox.take_findings()) {
-        switch (finding.kind) {
-            case Kind::mismatch: mismatch(finding); break;
-            case Kind::damaged: verdicts_.tell_of_damage(finding.peer, finding.what); break;
-            case Kind::left_group: groups_.note_left(Channel::group(finding.channel), finding.peer); break;
-        }
-    }
-}
-
-void Flight::mismatch(const transport::Finding& finding) {
-    const auto group = groups_.find(Channel::group(finding.channel));
-    if (!group) return;
-    const int from = group->rank_of(finding.peer);
-    const std::uint64_t sequence = Channel::sequence(finding.channel);
-    if (finding.theirs == finding.mine)
-        return group->inquest().mismatch_of_blocks(from, sequence, finding.mine, finding.their_bytes, finding.my_bytes);
-    group->inquest().mismatch(from, sequence, finding.theirs, finding.mine);
-}
-
 // ---- Failing
 
 void Flight::fail(const std::exception_ptr& error) {
@@ -329,12 +233,12 @@ void Flight::fail(const std::exception_ptr& error) {
         if (!deferred_) deferred_ = error;
         return;
     }
-    progress_messages();  // messages that have been sent, or have come, succeeded
+    messages_.end_done();  // messages that have been sent, or have come, succeeded
     failure_ = error;
     if (ways_.neighbours != nullptr) ways_.neighbours->withdraw_offers();
-    if (ways_.mailbox != nullptr) for_each_mailbox([](transport::Mailbox& mailbox) { mailbox.drop_all(); });
+    mailboxes_.drop_all();
     for (Collectives* collectives : std::exchange(active_, {})) collectives->drop(error);
-    for (const auto& operation : std::exchange(messages_, {})) operation->group->end(operation, error);
+    messages_.drop(error);
     for (const auto& group : groups_.all()) recording::failure(group->recorder(), group->ranks(), error);
 }
 
@@ -343,34 +247,46 @@ void Flight::check() {
     const Instant now = Clock::now();
     if (now < next_check_) return;
     next_check_ = now + std::chrono::milliseconds(10);
-    record_waits(now);
-    if (leaving_) return;
-    std::vector<std::shared_ptr<Operation>> in_vain;
-    for (const auto& operation : messages_) {
-        Group& group = *operation->group;
-        if (operation->deadline.expired(now))
-            return group.inquest().time_out(*operation, group.inquest().peer_of(*operation));
-        if (is_in_vain(*operation)) in_vain.push_back(operation);
+    for (Collectives* collectives : active_) collectives->record_waits(last_check_, now);
+    messages_.record_waits(last_check_, now);
+    last_check_ = now;
+    if (leaving_ || !check_messages(now) || !check_collectives(now)) return;
+    if (active_.empty()) check_last_collectives();
+}
+
+bool Flight::check_messages(Instant now) {
+    if (const auto overdue = messages_.overdue(now)) {
+        Inquest& inquest = overdue->group->inquest();
+        inquest.time_out(*overdue, inquest.peer_of(*overdue));
+        return false;
     }
-    for (const auto& operation : in_vain) {
-        if (!operation->is_receive) {
-            give_up(operation);
+    for (const auto& message : messages_.in_vain()) {
+        if (!message->is_receive) {
+            messages_.give_up(message);
             continue;
         }
         // Messages of its peer from before it left may have come since this rank looked last.
-        if (progress() || failure_ || operation->done()) return;
-        Group& group = *operation->group;
-        const int peer = operation->transfer.peer;
-        return group.inquest().give_up(group.rank_of(peer), verdicts_.gone(peer, group.backends().transport()));
+        if (progress() || failure_ || message->done()) return false;
+        Group& group = *message->group;
+        const int peer = message->transfer.peer;
+        group.inquest().give_up(group.rank_of(peer), verdicts_.gone(peer, group.backends().transport()));
+        return false;
     }
+    return true;
+}
+
+bool Flight::check_collectives(Instant now) {
     checked_ = active_;
     for (Collectives* collectives : checked_) {
         if (collectives->front() == nullptr) continue;  // the look at another one has brought it to its end
         collectives->check_front(now);
-        if (failure_) return;
+        if (failure_) return false;
     }
-    if (!active_.empty()) return;
-    // Their last collectives, in which this rank may not have waited.
+    return true;
+}
+
+// Of the groups' last collectives, in which this rank may not have waited.
+void Flight::check_last_collectives() {
     std::vector<std::shared_ptr<Group>> groups = std::exchange(no_groups_, {});
     groups_.add_all(groups);
     for (const auto& group : groups) {
@@ -379,57 +295,6 @@ void Flight::check() {
     }
     groups.clear();
     no_groups_ = std::move(groups);
-}
-
-void Flight::record_waits(Instant now) {
-    for (Collectives* collectives : active_) collectives->record_waits(last_check_, now);
-    for (const auto& operation : messages_) {
-        if (operation->transfer.peer < 0) continue;
-        Group& group = *operation->group;
-        const int peer = group.rank_of(operation->transfer.peer);
-        recording::waits(group.recorder(), *operation, {&peer, 1}, last_check_, now);
-    }
-    last_check_ = now;
-}
-
-// Whether the other side of a message has left without it, as far as this rank has looked.
-bool Flight::is_in_vain(const Operation& message) const {
-    const transport::Transfer& transfer = message.transfer;
-    if (transfer.done || transfer.peer < 0 || transfer.peer == verdicts_.rank()) return false;
-    return transfer.refused || verdicts_.gone(transfer.peer, message.group->backends().transport()).has_value();
-}
-
-// Its receiver has left without it, which concerns no other rank: the streams are as they were.
-void Flight::give_up(const std::shared_ptr<Operation>& send) {
-    send->group->mailbox().cancel_send(send->transfer);
-    std::erase(messages_, send);
-    ErrorContext context = send->group->inquest().context_of(*send);
-    context.peer = send->transfer.peer;
-    send->group->end(send, std::make_exception_ptr(
-                               PeerLost(fmt::format("{}: rank {} has left the group, and has not received this message",
-                                                    send->group->inquest().title_of(*send), context.peer),
-                                        std::move(context))));
-}
-
-std::vector<int> Flight::awaited_receivers(const Group* group) {
-    std::vector<int> awaited;
-    for (auto it = messages_.begin(); it != messages_.end();) {
-        const std::shared_ptr<Operation> message = *it++;
-        transport::Transfer& transfer = message->transfer;
-        if ((group != nullptr && message->group.get() != group) || transfer.done) continue;
-        const bool in_vain = is_in_vain(*message);
-        if (!message->is_receive && (transfer.peer == verdicts_.rank() || in_vain)) {
-            give_up(message);
-        } else if (message->is_receive && message->group->mailbox().cancel_receive(transfer)) {
-            std::erase(messages_, message);
-            message->group->end(
-                message,
-                std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was destroyed", message->group->name()))));
-        } else if (!in_vain) {
-            awaited.push_back(transfer.peer);
-        }
-    }
-    return awaited;
 }
 
 }  // namespace tutti::detail

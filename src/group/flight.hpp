@@ -1,5 +1,5 @@
-// Flight: the operations that a rank of a world has in flight (collectives of active groups, and messages), the lock
-// that guards them, and the code that moves them.
+// Flight: the operations that a rank of a world has in flight (collectives of active groups, and PostedMessages), the
+// lock that guards them, and the code that moves them.
 //
 // Invariants: an execution is not destroyed while it runs, so a failure inside takes effect when it has returned. After
 // the first failure nothing is in flight, and nothing will be.
@@ -11,12 +11,13 @@
 #include "core/huge_pages.hpp"
 #include "group/driver.hpp"
 #include "group/group_table.hpp"
+#include "group/mailboxes.hpp"
 #include "group/operation.hpp"
+#include "group/posted_messages.hpp"
 #include "group/verdicts.hpp"
 #include "transport/links.hpp"
 
 #include <exception>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -37,13 +38,16 @@ struct Ways {
 class Flight final : public Driven {
  public:
     /// Both must outlive it.
-    Flight(GroupTable& groups, Verdicts& verdicts) : groups_(groups), verdicts_(verdicts) {}
+    Flight(GroupTable& groups, Verdicts& verdicts)
+        : groups_(groups), verdicts_(verdicts), mailboxes_(groups, verdicts), messages_(verdicts) {}
     /// Before anything is in flight. The objects that it names must outlive this.
-    void attach(const Ways& ways) { ways_ = ways; }
+    void attach(const Ways& ways) {
+        ways_ = ways;
+        mailboxes_.attach(*ways.mailbox);
+    }
 
-    transport::Mailbox& mailbox() noexcept { return *ways_.mailbox; }
-    /// The mailbox of a group whose bytes another transport carries; it is moved as long as it lives. Takes the lock.
-    void add(const std::shared_ptr<transport::Mailbox>& mailbox);
+    Mailboxes& mailboxes() noexcept { return mailboxes_; }
+    PostedMessages& messages() noexcept { return messages_; }
     transport::Links& links() noexcept { return *ways_.links; }
     BiasedMutex& mutex() noexcept { return mutex_; }
     /// The lock, held. Continuations of operations completed meanwhile run when it is free again: they may issue more.
@@ -84,7 +88,6 @@ class Flight final : public Driven {
     /// Fails, if the news says so. Data that had come from a rank before it died or left count first: operations that
     /// need no more than these succeed.
     void hear();
-    void heed_mailboxes();  ///< acts on their findings
     /// Moves an execution on; a failure inside takes effect when it has returned. Where a user's function fails the
     /// world does, on all ranks.
     bool run(engine::Running& execution);
@@ -96,13 +99,6 @@ class Flight final : public Driven {
     void check();
     /// From now on check() ends no message: the rank that leaves looks after them.
     void leave() noexcept { leaving_ = true; }
-    /// Refuses the messages that have been announced for groups that this rank has left.
-    void refuse_unmet();
-    /// Says on every stream that nothing more will come; the peers that may still lack bytes that this rank sent.
-    std::vector<int> finish();
-    /// The ranks that have yet to take the messages sent to them, in one group or in all (null), or to finish sending a
-    /// message that a receive has met. Other messages end here.
-    std::vector<int> awaited_receivers(const Group* group);
     /// In a forked child, where nothing can be done: the lock is free, and this is the failure.
     void inherit(const std::exception_ptr& failure) noexcept;
 
@@ -116,38 +112,29 @@ class Flight final : public Driven {
     void end_of_thread() noexcept override;
 
  private:
-    using Messages = std::list<std::shared_ptr<Operation>>;
-    template <class F>
-    void for_each_mailbox(F f);
     bool has_native() const;
-    void heed(transport::Mailbox& mailbox);
-    void mismatch(const transport::Finding& finding);
     bool take_connections();
     bool move_all();
     void take_what_has_come();
     bool progress_collectives();
-    bool progress_messages();
-    void keep(const std::shared_ptr<Operation>& message);
-    /// Returns the one behind it.
-    Messages::iterator remove(Messages::iterator message);
-    void record_waits(Instant now);
-    bool is_in_vain(const Operation& message) const;
-    void give_up(const std::shared_ptr<Operation>& send);
+    /// The parts of check(). False: it has ended.
+    bool check_messages(Instant now);
+    bool check_collectives(Instant now);
+    void check_last_collectives();
 
     GroupTable& groups_;
     Verdicts& verdicts_;
     Ways ways_;
-    std::vector<std::weak_ptr<transport::Mailbox>> others_;  // mailboxes beside the world's
+    Mailboxes mailboxes_;
+    PostedMessages messages_;
     BiasedMutex mutex_;
     std::vector<Collectives*> active_;                   // their operations keep the groups alive
     std::vector<Collectives*> checked_;                  // of one check: meanwhile others may become active
-    Messages messages_, spare_messages_;                 // spare: the memory of those that are over, for the next ones
     std::vector<std::shared_ptr<Operation>> completed_;  // whose continuations have not been called yet
     std::exception_ptr failure_;
-    bool executing_ = false;                       // inside an execution
-    std::exception_ptr deferred_;                  // the failure meanwhile
-    bool leaving_ = false;                         // no receive will come
-    std::vector<transport::Pollable> of_mailbox_;  // of one call
+    bool executing_ = false;       // inside an execution
+    std::exception_ptr deferred_;  // the failure meanwhile
+    bool leaving_ = false;         // no receive will come
     Instant next_check_{}, last_check_{};
     std::vector<std::shared_ptr<Group>> no_groups_;  // the memory of the last check's list
 };

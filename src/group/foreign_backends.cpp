@@ -102,7 +102,7 @@ void ForeignBackends::close() {
 }
 
 void ForeignBackends::make(const SubgroupSpec& spec) {
-    const World& world = group_.world();
+    World& world = group_.world();
     for (const auto& [device, name] : names_) {
         if (name == backend::native) continue;
         const auto same = std::ranges::find_if(
@@ -122,7 +122,8 @@ void ForeignBackends::make(const SubgroupSpec& spec) {
             .device = spec.device};
         if (backend::is_transport(name)) {
             transport_ = std::make_shared<ForeignTransport>(group_, backend::make_streams(name, options));
-            group_.world().flight().add({transport_, &transport_->mailbox()});
+            const std::lock_guard lock(world.flight().mutex());
+            world.flight().mailboxes().add({transport_, &transport_->mailbox()});
             continue;
         }
         std::shared_ptr<CustomBackend> made;

@@ -82,17 +82,17 @@ bool World::finish(const Deadline& limit) {
         if (flight_.failure()) return true;
         flight_.leave();
         groups_.leave_all();
-        flight_.refuse_unmet();
+        flight_.mailboxes().refuse_unmet();
     }
     if (!drive_until_none(
-            "receive a message", [this] { return flight_.awaited_receivers(nullptr); }, end))
+            "receive a message", [this] { return flight_.messages().awaited_receivers(nullptr); }, end))
         return false;
     {
         const std::lock_guard lock(flight_.mutex());
         links_->stop_connecting();
     }
     return drive_until_none(
-        "get all that was sent", [this] { return flight_.finish(); }, end);
+        "get all that was sent", [this] { return flight_.mailboxes().finish(); }, end);
 }
 
 void World::part() {
@@ -143,7 +143,7 @@ void World::leave(Group& group) {
         if (!flight_.failure()) group.mailbox().refuse_unmet();
     }
     drive_until_none(
-        "receive a message", [&] { return flight_.awaited_receivers(&group); }, Deadline::never());
+        "receive a message", [&] { return flight_.messages().awaited_receivers(&group); }, Deadline::never());
     if (group.backends().transport() != nullptr) {
         drive_until_none(
             "get all that was sent", [&] { return group.mailbox().finish(); }, Deadline::after(setup_.timeout));

@@ -33,7 +33,7 @@ void Verdicts::tell(const Verdict& verdict, bool here) {
 }
 
 std::optional<Verdict> Verdicts::gone(int peer, ForeignTransport* transport) const {
-    const transport::Mailbox& mailbox = transport != nullptr ? transport->mailbox() : flight_.mailbox();
+    const transport::Mailbox& mailbox = transport != nullptr ? transport->mailbox() : flight_.mailboxes().own();
     const bool connected = transport != nullptr ? transport->is_connected(peer) : flight_.links().is_connected(peer);
     return health_.gone(peer, mailbox.end_of(peer), !connected || mailbox.is_over(peer), Clock::now());
 }
@@ -41,7 +41,7 @@ std::optional<Verdict> Verdicts::gone(int peer, ForeignTransport* transport) con
 std::vector<int> Verdicts::departed() const {
     std::vector<int> ranks;
     for (int rank = 0; rank < size_; ++rank) {
-        const transport::StreamEnd* end = flight_.mailbox().end_of(rank);
+        const transport::StreamEnd* end = flight_.mailboxes().own().end_of(rank);
         if (health_.has_said_goodbye(rank) || (end != nullptr && end->broken.empty())) ranks.push_back(rank);
     }
     return ranks;

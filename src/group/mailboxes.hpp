@@ -1,0 +1,56 @@
+// Mailboxes: the mailboxes of a world (its own, and one for each group whose bytes another transport carries), and what
+// follows from the findings that a mailbox cannot settle itself: a mismatch, damaged bytes, a rank that has left a
+// group.
+//
+// Threads: one at a time (the world's lock).
+#pragma once
+
+#include "transport/mailbox.hpp"
+
+#include <tutti/transport.hpp>
+
+#include <memory>
+#include <vector>
+
+namespace tutti::detail {
+
+class GroupTable;
+class Verdicts;
+
+class Mailboxes {
+ public:
+    /// Both must outlive it.
+    Mailboxes(GroupTable& groups, Verdicts& verdicts) : groups_(groups), verdicts_(verdicts) {}
+    /// The world's own mailbox, which must outlive it; until then there is none.
+    void attach(transport::Mailbox& own) noexcept { own_ = &own; }
+    transport::Mailbox& own() noexcept { return *own_; }
+    /// The mailbox of a group whose bytes another transport carries; it is moved as long as it lives.
+    void add(const std::shared_ptr<transport::Mailbox>& mailbox);
+
+    /// Moves the messages of all; true if anything moved.
+    bool progress();
+    /// Acts on their findings: a mismatch or damaged bytes fail the world, a rank that has left a group is noted.
+    void heed();
+    /// Refuses the messages that have been announced for groups that this rank has left.
+    void refuse_unmet();
+    /// Says on every stream that nothing more will come; the peers that may still lack bytes that this rank sent.
+    std::vector<int> finish();
+    /// The world has failed: no message goes on.
+    void drop_all();
+    /// Replaces the contents of `into` by the descriptors that can wake a thread that waits for messages.
+    void pollables(std::vector<transport::Pollable>& into);
+
+ private:
+    template <class F>
+    void for_each(F f);
+    void heed(transport::Mailbox& mailbox);
+    void mismatch(const transport::Finding& finding);
+
+    GroupTable& groups_;
+    Verdicts& verdicts_;
+    transport::Mailbox* own_ = nullptr;
+    std::vector<std::weak_ptr<transport::Mailbox>> others_;
+    std::vector<transport::Pollable> of_one_;  // of one call
+};
+
+}  // namespace tutti::detail
