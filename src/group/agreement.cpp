@@ -5,7 +5,8 @@ namespace tutti::detail {
 using Record = transport::RankControl::Record;
 constexpr std::uint64_t record_count = transport::RankControl::record_count;
 
-Agreement::Agreement(const transport::Arena* arena, int local) : arena_(arena), local_(local) {
+Agreement::Agreement(const transport::Arena* arena, int local, const std::vector<int>& ranks_here)
+    : arena_(arena), local_(local), ranks_here_(ranks_here) {
     if (arena_ == nullptr) history_ = std::make_unique<std::array<Entry, history_size>>();
 }
 
@@ -44,7 +45,7 @@ std::optional<Agreement::Disagreement> Agreement::disagreement_at(std::uint64_t 
 // The disagreement: the latest collective, or an earlier one in which neither had to wait for the other.
 Agreement::Disagreement Agreement::disagreement_with(int local, std::uint64_t sequence) const {
     const auto& records = arena_->control(local).records;
-    Disagreement first{.local = local, .sequence = sequence};
+    Disagreement first{.peer = ranks_here_[static_cast<std::size_t>(local)], .sequence = sequence};
     for (std::uint64_t s = sequence; s > 0 && sequence - s < record_count; --s) {
         const auto fingerprint = records[s % record_count].read(s, &Record::fingerprint);
         if (!fingerprint || fingerprint == fingerprint_at(s)) continue;

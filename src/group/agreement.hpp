@@ -14,13 +14,15 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace tutti::detail {
 
 class Agreement {
  public:
-    /// `arena`: null where this rank shares no memory; `local`: its rank there. `arena` must outlive it.
-    Agreement(const transport::Arena* arena, int local);
+    /// `arena`: null where this rank shares no memory; `local`: its rank there; `ranks_here`: the rank of each arena
+    /// rank. `arena` and `ranks_here` must outlive it.
+    Agreement(const transport::Arena* arena, int local, const std::vector<int>& ranks_here);
 
     /// This rank has begun its collective of that number: the next one.
     void remember(std::uint64_t sequence, std::uint64_t fingerprint);
@@ -30,7 +32,7 @@ class Agreement {
     std::uint64_t digest() const noexcept { return digest_; }
 
     struct Disagreement {
-        int local = -1;              ///< with whom
+        int peer = -1;               ///< the rank with whom
         std::uint64_t sequence = 0;  ///< of the first collective about which both know, and differ
         /// Fingerprints; equal: they differ about one before it, which is forgotten.
         std::uint64_t theirs = 0, mine = 0;
@@ -38,7 +40,7 @@ class Agreement {
     /// Compares the collectives of the ranks of this host up to that one, which has begun here. Nothing: the ranks that
     /// have begun it agree.
     std::optional<Disagreement> disagreement_at(std::uint64_t sequence) const;
-    /// The same with one rank, whose digest is known to differ.
+    /// The same with one rank (the arena's), whose digest is known to differ.
     Disagreement disagreement_with(int local, std::uint64_t sequence) const;
 
  private:
@@ -49,6 +51,7 @@ class Agreement {
 
     const transport::Arena* arena_;
     int local_;
+    const std::vector<int>& ranks_here_;
     std::uint64_t digest_ = 0;
     std::unique_ptr<std::array<Entry, history_size>> history_;  // without an arena
 };

@@ -3,13 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace tutti::detail {
 namespace {
 
 class AgreementOfTwo : public testing::Test {
  protected:
     std::shared_ptr<transport::Arena> arena_ = transport::Arena::create_private({.ranks = 2});
-    Agreement first_{arena_.get(), 0}, second_{arena_.get(), 1};
+    const std::vector<int> ranks_here_{3, 5};  // of a group with ranks on other hosts
+    Agreement first_{arena_.get(), 0, ranks_here_}, second_{arena_.get(), 1, ranks_here_};
 };
 
 TEST_F(AgreementOfTwo, ranks_that_do_the_same_agree_whoever_is_ahead) {
@@ -28,7 +31,7 @@ TEST_F(AgreementOfTwo, the_second_to_look_sees_the_collective_and_both_fingerpri
     second_.remember(1, 6);
     const auto found = second_.disagreement_at(1);
     ASSERT_TRUE(found);
-    EXPECT_EQ(found->local, 0);
+    EXPECT_EQ(found->peer, 3);
     EXPECT_EQ(found->sequence, 1U);
     EXPECT_EQ(found->theirs, 5U);
     EXPECT_EQ(found->mine, 6U);
@@ -55,7 +58,8 @@ TEST_F(AgreementOfTwo, a_difference_that_is_forgotten_still_shows_in_the_digest)
 }
 
 TEST(Agreement, without_shared_memory_remembers_the_latest) {
-    Agreement alone(nullptr, 0);
+    const std::vector<int> nobody;
+    Agreement alone(nullptr, 0, nobody);
     for (std::uint64_t s = 1; s <= 1000; ++s) alone.remember(s, s + 1);
     EXPECT_EQ(alone.fingerprint_at(1000), 1001U);
     EXPECT_EQ(alone.fingerprint_at(1001), 0U);

@@ -1,7 +1,6 @@
 #include "group/collectives.hpp"
 
 #include "algorithm/select.hpp"
-#include "engine/slots-inl.hpp"
 #include "group/channel.hpp"
 #include "group/foreign_transport.hpp"
 #include "group/recording.hpp"
@@ -12,9 +11,6 @@
 #include <utility>
 
 namespace tutti::detail {
-
-using engine::CollectiveCall;
-using engine::SlotState;
 
 Collectives::Collectives(const Parts& parts)
     : index_(parts.index),
@@ -27,7 +23,15 @@ Collectives::Collectives(const Parts& parts)
       verdicts_(parts.verdicts),
       groups_(parts.groups),
       means_(parts.means),
-      agreement_(memory_.arena(), memory_.own_local()),
+      agreement_(memory_.arena(), memory_.own_local(), memory_.ranks_here()),
+      in_slots_({.ranks = ranks_,
+                 .planner = planner_,
+                 .memory = memory_,
+                 .recorder = recorder_,
+                 .inquest = inquest_,
+                 .flight = flight_,
+                 .agreement = agreement_,
+                 .copy = means_.small_copy}),
       relay_(ranks_.rank(), ranks_.size()) {
     context_.mailbox = &flight_.mailboxes().own();
     context_.rank = ranks_.rank();
@@ -41,13 +45,11 @@ Collectives::Collectives(const Parts& parts)
     context_.huge_pages = &means_.huge_pages;
     if (memory_.arena() != nullptr && planner_.layout().pulls)
         context_.memory = [neighbours = &parts.neighbours](int rank) { return neighbours->memory_of(rank); };
-    if (memory_.is_of_all()) slots_.emplace(*memory_.arena(), ranks_.rank(), ranks_.size(), &means_.small_copy);
-    for (int c = 1; c <= collective_count; ++c) take_short_sizes(static_cast<Collective>(c));
 }
 
 void Collectives::serve_with(Collective collective, std::optional<std::string> algorithm) {
     planner_.serve_with(collective, std::move(algorithm));
-    take_short_sizes(collective);
+    in_slots_.choose_sizes(collective);
 }
 
 void Collectives::talk_over(ForeignTransport& transport) {
@@ -83,7 +85,8 @@ Collectives::Turn Collectives::take_turn(Operation& operation) {
     switch (operation.run.state) {
         case OperationState::queued: start(operation); return Turn::further;
         case OperationState::in_slots:
-            if (!advance_short(operation.call, operation.run.slot_state, operation.run.sequence, operation.run.ticket))
+            if (!in_slots_.advance(operation.call, operation.run.slot_state, operation.run.sequence,
+                                   operation.run.ticket))
                 return Turn::stuck;
             if (failed()) return Turn::further;
             if (operation.run.slot_state.large)
@@ -127,9 +130,10 @@ Collectives::Turn Collectives::run(Operation& operation) {
 void Collectives::start(Operation& operation) {
     agreement_.remember(operation.run.sequence, operation.call.fingerprint);
     recorder_.start(operation.run.ticket);
-    if (runs_in_slots(operation)) {
+    if (in_slots_.take(operation)) {
         suffer(operation, false, true);  // in its one turn, before the others have this rank's part
-        begin_short(operation);
+        operation.run.slot_state = in_slots_.begin(operation.call);
+        operation.move_to(OperationState::in_slots);
     } else {
         begin_schedule(operation);
         suffer(operation, false, false);
@@ -290,17 +294,7 @@ bool Collectives::has_left(int peer) const {
 }
 
 void Collectives::check_records(std::uint64_t sequence) {
-    if (const auto found = agreement_.disagreement_at(sequence)) disagreement(*found);
-}
-
-void Collectives::disagreement(const Agreement::Disagreement& found) {
-    const int peer = memory_.ranks_here()[static_cast<std::size_t>(found.local)];
-    if (found.theirs != found.mine) return inquest_.mismatch(peer, found.sequence, found.theirs, found.mine);
-    inquest_.mismatch_before(peer, found.sequence);
-}
-
-void Collectives::disagreement_with(int peer, std::uint64_t sequence) {
-    disagreement(agreement_.disagreement_with(memory_.locals()[static_cast<std::size_t>(peer)], sequence));
+    if (const auto found = agreement_.disagreement_at(sequence)) inquest_.disagreement(*found);
 }
 
 std::vector<int> Collectives::others() const {
@@ -321,59 +315,7 @@ void Collectives::add_waits(const Operation& operation, std::vector<int>& ranks)
     if (operation.run.execution)
         operation.run.execution->add_waits(ranks);
     else if (operation.run.state == OperationState::in_slots)
-        slots_->add_waits(operation.call, operation.run.slot_state, ranks);
-}
-
-// ---- In slots
-
-void Collectives::take_short_sizes(Collective collective) {
-    short_sizes_[static_cast<std::size_t>(collective)] =
-        slots_ ? algorithm::slot_sizes(planner_.layout(), collective, planner_.named(collective))
-               : std::vector<algorithm::SlotSizes>();
-}
-
-bool Collectives::is_short(Collective collective, std::uint64_t block_bytes) const noexcept {
-    for (const auto& [from, to] : short_sizes_[static_cast<std::size_t>(collective)]) {
-        if (block_bytes >= from && block_bytes <= to) return true;
-    }
-    return false;
-}
-
-// Rules are for blocks of one length. For blocks of different lengths the longest decides, up to the longest block with
-// which an even call can be short.
-bool Collectives::blocks_fit(const CollectiveCall& call) const noexcept {
-    if (call.send_counts.empty()) return is_short(call.collective, call.block_bytes) && slots_->blocks_fit(call);
-    if (!slots_ || !slots_->blocks_fit(call)) return false;
-    std::uint64_t longest = 0;
-    for (int peer = 0; peer < ranks_.size(); ++peer) longest = std::max(longest, call.sent_to(peer));
-    return is_short(call.collective, std::min(longest, schedule::longest_in_slot(call.collective, ranks_.size())));
-}
-
-// Ranks decide alike, but for an all_to_all's blocks: a rank whose own do not fit says so in its slot.
-bool Collectives::runs_in_slots(Operation& operation) const {
-    if (!slots_ || operation.quantized) return false;
-    CollectiveCall& call = operation.call;
-    if (call.collective != Collective::all_to_all) return is_short(call.collective, call.block_bytes);
-    call.large = !blocks_fit(call);
-    return true;
-}
-
-bool Collectives::advance_short(const CollectiveCall& call, SlotState& state, std::uint64_t sequence,
-                                record::Ticket& ticket) {
-    SlotEvents events{*this, call, sequence, ticket};
-    return slots_->advance(call, state, events);
-}
-
-void Collectives::begin_short(Operation& operation) {
-    operation.run.slot_state = slots_->begin(operation.call, agreement_.digest());
-    operation.move_to(OperationState::in_slots);
-}
-
-void Collectives::note_splits(const CollectiveCall& call, record::Ticket ticket) {
-    if (!call.send_counts.empty()) return recorder_.note_splits(ticket, call.send_counts, call.receive_counts);
-    const std::vector<std::uint64_t> even(static_cast<std::size_t>(ranks_.size()),
-                                          call.block_bytes / size_of(call.dtype));
-    recorder_.note_splits(ticket, even, even);
+        in_slots_.add_waits(operation.call, operation.run.slot_state, ranks);
 }
 
 }  // namespace tutti::detail

@@ -2,14 +2,13 @@
 // rank sees meanwhile of ranks that do not do the same.
 //
 // Each has a state (OperationState). Where all ranks share memory and little is to be moved it runs in slots
-// (engine/slots), else by a schedule (engine/execution); short blocks of an all_to_all may be passed on first (Relay).
+// (SlotCollectives), else by a schedule (engine/execution); short blocks of an all_to_all may be passed on first
+// (Relay).
 //
 // Threads: one at a time (the world's lock).
 #pragma once
 
-#include "algorithm/slots.hpp"
 #include "core/queue.hpp"
-#include "engine/slots.hpp"
 #include "group/agreement.hpp"
 #include "group/flight.hpp"
 #include "group/group_memory.hpp"
@@ -18,12 +17,11 @@
 #include "group/planner.hpp"
 #include "group/ranks.hpp"
 #include "group/relay.hpp"
+#include "group/slot_collectives.hpp"
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 namespace tutti::detail {
@@ -64,6 +62,8 @@ class Collectives {
     /// The recorder learns of these, since a look before `now`, and of ranks that have left.
     void record_waits(Instant since, Instant now);
     Inquest& inquest() noexcept { return inquest_; }
+    /// Those that run in slots.
+    SlotCollectives& in_slots() noexcept { return in_slots_; }
     /// Their messages: the world's, unless another transport carries them.
     transport::Mailbox& mailbox() const noexcept { return *context_.mailbox; }
     /// A transport of others carries the bytes. Before the first of them.
@@ -74,13 +74,6 @@ class Collectives {
     void check_last();
     /// From now on an algorithm serves a collective (Planner::serve_with). Only while none is under way.
     void serve_with(Collective collective, std::optional<std::string> algorithm);
-
-    /// Whether a collective of this shape runs in slots. Depends only on values that are equal on all ranks.
-    bool is_short(Collective collective, std::uint64_t block_bytes) const noexcept;
-    /// all_to_all: whether all blocks that this rank sends are short. Ranks may differ in that.
-    bool blocks_fit(const engine::CollectiveCall& call) const noexcept;
-    /// Whether the operation runs in slots. An all_to_all does: its call says whether this rank's blocks fit.
-    bool runs_in_slots(Operation& operation) const;
 
     // The questions of other ranks (transport::Calls).
     std::uint64_t fingerprint_at(std::uint64_t sequence) const { return agreement_.fingerprint_at(sequence); }
@@ -94,27 +87,6 @@ class Collectives {
         stuck,   ///< nothing has moved
         moved,   ///< some of it, and it waits now
         further  ///< it is in its next state
-    };
-
-    friend class ShortCalls;
-    /// The reports of a call in slots (engine::SlotEvents).
-    struct SlotEvents {
-        Collectives& of;
-        const engine::CollectiveCall& call;
-        std::uint64_t sequence;
-        record::Ticket& ticket;
-
-        bool failed() const noexcept { return of.failed(); }
-        void published() { of.record_short(call, sequence, ticket); }
-        void disagreement(int peer) { of.disagreement_with(peer, sequence); }
-        void blocks_differ(int peer, std::uint64_t theirs, std::uint64_t mine) {
-            of.inquest_.mismatch_of_blocks(peer, sequence, call.fingerprint, theirs, mine);
-        }
-        // Ranks that wait for none compare their collectives as of their last look at the others.
-        void look_back() {
-            of.record_short(call, sequence, ticket);
-            of.check_records(std::exchange(of.looked_back_to_, sequence));
-        }
     };
 
     bool failed() const noexcept { return flight_.failure() != nullptr; }
@@ -134,25 +106,6 @@ class Collectives {
     bool has_left(int peer) const;
     std::vector<int> others() const;
     void check_records(std::uint64_t sequence);
-    void disagreement(const Agreement::Disagreement& found);
-    void disagreement_with(int peer, std::uint64_t sequence);
-    // In slots.
-    void take_short_sizes(Collective collective);
-    void begin_short(Operation& operation);
-    bool advance_short(const engine::CollectiveCall& call, engine::SlotState& state, std::uint64_t sequence,
-                       record::Ticket& ticket);
-    /// Once for each call.
-    void record_short(const engine::CollectiveCall& call, std::uint64_t sequence, record::Ticket& ticket) {
-        if (ticket != 0) return;
-        ticket = recorder_.begin_brief({.sequence = sequence,
-                                        .fingerprint = call.fingerprint,
-                                        .bytes = call.block_bytes,
-                                        .peer = recorded_root(call.collective, call.root),
-                                        .kind = recorded_kind(call.collective)});
-        if (call.collective == Collective::all_to_all && recorder_.keeps_splits()) [[unlikely]]
-            note_splits(call, ticket);
-    }
-    void note_splits(const engine::CollectiveCall& call, record::Ticket ticket);
 
     const std::uint32_t index_;
     const Ranks& ranks_;
@@ -169,9 +122,7 @@ class Collectives {
     Queue<std::shared_ptr<Operation>> queue_;
     std::uint64_t sequence_ = 0;
     Agreement agreement_;  // of those that have been started here
-    std::array<std::vector<algorithm::SlotSizes>, collective_count + 1> short_sizes_;  // by collective
-    std::optional<engine::Slots> slots_;                                               // where all ranks share memory
-    std::uint64_t looked_back_to_ = 0;  // the collective that is compared when this rank runs out of slots
+    SlotCollectives in_slots_;
     Instant next_probe_{};
     std::vector<int> waited_for_;  // of one look
     Relay relay_;

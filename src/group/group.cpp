@@ -139,7 +139,7 @@ std::shared_ptr<transport::SymmetricSegment> Group::make_symmetric(std::size_t b
 }
 
 void Group::choose_way(Operation& operation) {
-    if (collectives_.runs_in_slots(operation)) return;
+    if (collectives_.in_slots().take(operation)) return;
     const std::lock_guard lock(world_->flight().mutex());
     operation.request.scheduled = true;
     operation.schedule = planner_.plan(operation.request);

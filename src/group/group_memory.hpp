@@ -40,6 +40,7 @@ class GroupMemory {
     const std::vector<int>& ranks_here() const noexcept { return ranks_here_; }
     /// The arena rank of each rank; -1: on another host.
     const std::vector<int>& locals() const noexcept { return locals_; }
+    int local_of(int rank) const noexcept { return locals_[static_cast<std::size_t>(rank)]; }
     int own_local() const noexcept { return own_local_; }
     bool is_shared_with(int rank) const noexcept { return arena_ && locals_[static_cast<std::size_t>(rank)] >= 0; }
     /// All ranks share it, and the group's collectives of host memory are its own to run.

@@ -73,10 +73,11 @@ void Inquest::mismatch_of_blocks(int peer, std::uint64_t sequence, std::uint64_t
              Fingerprint::describe_block(fingerprint, ranks_.global(peer), their_bytes, ranks_.own_global(), my_bytes));
 }
 
-void Inquest::mismatch_before(int peer, std::uint64_t sequence) {
-    mismatch(peer, sequence,
+void Inquest::disagreement(const Agreement::Disagreement& found) {
+    if (found.theirs != found.mine) return mismatch(found.peer, found.sequence, found.theirs, found.mine);
+    mismatch(found.peer, found.sequence,
              fmt::format("ranks {} and {} have disagreed about a collective before it", ranks_.own_global(),
-                         ranks_.global(peer)));
+                         ranks_.global(found.peer)));
 }
 
 void Inquest::mismatch(int peer, std::uint64_t sequence, const std::string& sides) {

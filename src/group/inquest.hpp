@@ -7,6 +7,7 @@
 // Threads: publish_tail(), any; the rest one at a time (the world's lock).
 #pragma once
 
+#include "group/agreement.hpp"
 #include "group/operation.hpp"
 #include "group/ranks.hpp"
 #include "record/recorder.hpp"
@@ -76,8 +77,8 @@ class Inquest {
     /// Both call the same collective, but `peer` sends a block of another length than this rank expects.
     void mismatch_of_blocks(int peer, std::uint64_t sequence, std::uint64_t fingerprint, std::uint64_t their_bytes,
                             std::uint64_t my_bytes);
-    /// They have differed about a collective before that one, which both have forgotten.
-    void mismatch_before(int peer, std::uint64_t sequence);
+    /// A rank of this host and this one have called different collectives, by their records.
+    void disagreement(const Agreement::Disagreement& found);
     /// No operation that waits for that rank can finish: all ranks hear the cause, `cause` or that of the world.
     void give_up(int peer, const std::optional<rendezvous::Verdict>& cause = {});
     /// Another rank has named the cause: `told` is its judgement, or, where none has come, an accusation.

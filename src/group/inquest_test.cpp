@@ -119,7 +119,7 @@ TEST_F(InquestOfTwo, ends_with_one_text_on_both_ranks) {
 
 TEST_F(InquestOfTwo, finds_the_verdict_in_the_store_where_only_the_accusation_has_come) {
     second_.inquest.publish_tail("told to");
-    first_.inquest.mismatch_before(1, 700);
+    first_.inquest.disagreement({.peer = 1, .sequence = 700});  // of the same fingerprints
     second_.inquest.fail_as_told(first_.court.accusations[0], {});
     EXPECT_EQ(second_.text(), first_.text());
     EXPECT_NE(first_.text().find("ranks 4 and 2 have disagreed about a collective before it"), std::string::npos);

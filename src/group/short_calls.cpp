@@ -28,6 +28,7 @@ constexpr int looks_before_yield = 30;
 ShortCalls::ShortCalls(Parts parts)
     : ranks_(parts.ranks),
       collectives_(parts.collectives),
+      recorder_(parts.recorder),
       flight_(parts.flight),
       driver_(parts.driver),
       means_(parts.means),
@@ -46,14 +47,13 @@ bool ShortCalls::run_as(const CollectiveCall& call, OperationMaker longer) {
     BiasedMutex::Entry entry(flight.mutex());
     if (!entry || !flight.quiet() || closed_) return false;
     const std::uint64_t sequence = collectives.next_number();
-    collectives.agreement_.remember(sequence, call.fingerprint);
-    SlotState state = collectives.slots_->begin_as<c>(call, collectives.agreement_.digest());
+    SlotState state = collectives.in_slots().begin_as<c>(call, sequence);
     record::Ticket ticket = 0;
     if (wait_briefly<c>(call, state, sequence, ticket) && !flight.failure() && !state.large) {
-        collectives.recorder_.complete(ticket);
+        recorder_.complete(ticket);
         return true;
     }
-    collectives.record_short(call, sequence, ticket);
+    collectives.in_slots().record(call, sequence, ticket);
     go_on(entry, call, state, sequence, ticket, longer);
     return true;
 }
@@ -62,9 +62,9 @@ bool ShortCalls::run_as(const CollectiveCall& call, OperationMaker longer) {
 // interrupted.
 void ShortCalls::go_on(BiasedMutex::Entry& entry, const CollectiveCall& call, const SlotState& state,
                        std::uint64_t sequence, record::Ticket ticket, OperationMaker longer) {
-    collectives_.recorder_.prolong(ticket);
+    recorder_.prolong(ticket);
     if (flight_.failure()) {
-        collectives_.recorder_.end(ticket, record::State::failed);
+        recorder_.end(ticket, record::State::failed);
         std::rethrow_exception(flight_.failure());
     }
     const std::shared_ptr<Operation> operation = longer.make(longer.call);
@@ -85,8 +85,8 @@ void ShortCalls::go_on(BiasedMutex::Entry& entry, const CollectiveCall& call, co
 template <Collective c>
 [[gnu::always_inline]] inline bool ShortCalls::wait_briefly(const CollectiveCall& call, SlotState& state,
                                                             std::uint64_t sequence, record::Ticket& ticket) {
-    Collectives::SlotEvents events{collectives_, call, sequence, ticket};
-    for (Waiting::Looks looks(driver_.waiting()); !collectives_.slots_->advance_as<c>(call, state, events);) {
+    SlotCollectives& in_slots = collectives_.in_slots();
+    for (Waiting::Looks looks(driver_.waiting()); !in_slots.advance_as<c>(call, state, sequence, ticket);) {
         if (!looks.again()) return !driver_.waiting().has_own_core() && yield_briefly(call, state, sequence, ticket);
     }
     return true;
@@ -103,11 +103,11 @@ bool ShortCalls::yield_briefly(const CollectiveCall& call, SlotState& state, std
         if (awaits_only_others_cpus(call, state)) {
             for (int look = 0; look < looks_before_yield; ++look) {
                 pause_cpu();
-                if (collectives_.advance_short(call, state, sequence, ticket)) return true;
+                if (collectives_.in_slots().advance(call, state, sequence, ticket)) return true;
             }
         }
         now = waiting.yield(now);
-        if (collectives_.advance_short(call, state, sequence, ticket)) {
+        if (collectives_.in_slots().advance(call, state, sequence, ticket)) {
             waiting.spared();
             return true;
         }
@@ -124,7 +124,7 @@ bool ShortCalls::awaits_only_others_cpus(const CollectiveCall& call, const SlotS
     if (!state.published) return false;  // it waits for room, which any rank may have to make
     for (int peer = state.next; peer < ranks_.size(); ++peer) {
         if (peer != ranks_.rank() && balancer->is_here(neighbours_.local_of(ranks_.global(peer))) &&
-            collectives_.slots_->awaits(call, state, peer))
+            collectives_.in_slots().awaits(call, state, peer))
             return false;
     }
     return true;

@@ -32,7 +32,7 @@ class ShortCalls {
     struct Parts {
         const Ranks& ranks;
         Collectives& collectives;
-        const record::Recorder& recorder;
+        record::Recorder& recorder;
         Flight& flight;
         Driver& driver;
         HostMeans& means;
@@ -63,6 +63,7 @@ class ShortCalls {
 
     const Ranks& ranks_;
     Collectives& collectives_;
+    record::Recorder& recorder_;
     Flight& flight_;
     Driver& driver_;
     HostMeans& means_;

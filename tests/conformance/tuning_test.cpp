@@ -76,7 +76,7 @@ TEST_P(Tuning, slots_serve_short_calls_unless_they_are_excluded) {
         for (const auto& name : {std::optional<std::string>(), std::optional<std::string>("^slots")}) {
             for (const Collective c : {Collective::all_reduce, Collective::all_to_all}) {
                 g.impl()->collectives().serve_with(c, name);
-                EXPECT_EQ(g.impl()->collectives().is_short(c, 8), layout.shared_memory && layout.one_host() && !name);
+                EXPECT_EQ(g.impl()->collectives().in_slots().is_short(c, 8), layout.shared_memory && layout.one_host() && !name);
             }
             for (int turn = 0; turn < 3; ++turn) {
                 std::vector<int> sum{g.rank(), turn};

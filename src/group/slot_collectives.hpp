@@ -1,0 +1,128 @@
+// SlotCollectives: the collectives of a group in slots (engine/slots): which calls all of its ranks take that way, and
+// what the group learns of a call on its way there. A call may be in the hands of its caller (ShortCalls) or an
+// operation in the group's queue (Collectives).
+//
+// Threads: one at a time (the world's lock); the questions which calls go that way need no lock.
+#pragma once
+
+#include "algorithm/slots.hpp"
+#include "engine/slots.hpp"
+#include "group/agreement.hpp"
+#include "group/flight.hpp"
+#include "group/group_memory.hpp"
+#include "group/inquest.hpp"
+#include "group/operation.hpp"
+#include "group/planner.hpp"
+#include "group/ranks.hpp"
+#include "record/recorder.hpp"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace tutti::detail {
+
+class SlotCollectives {
+ public:
+    /// Of the group, and of its world. All must outlive it.
+    struct Parts {
+        const Ranks& ranks;
+        const Planner& planner;
+        const GroupMemory& memory;
+        record::Recorder& recorder;
+        Inquest& inquest;
+        const Flight& flight;
+        Agreement& agreement;
+        transport::StagingCopy& copy;  ///< of short payloads
+    };
+    explicit SlotCollectives(const Parts& parts);
+
+    /// Asks the planner again for which sizes a collective runs in slots. Only while none is under way.
+    void choose_sizes(Collective collective);
+    /// Whether a collective of this shape runs in slots. Depends only on values that are equal on all ranks.
+    bool is_short(Collective collective, std::uint64_t block_bytes) const noexcept;
+    /// all_to_all: whether all blocks that this rank sends are short. Ranks may differ in that.
+    bool blocks_fit(const engine::CollectiveCall& call) const noexcept;
+    /// Whether the operation runs in slots. An all_to_all does: its call says whether this rank's blocks fit.
+    bool take(Operation& operation) const;
+
+    /// Begins a call whose fingerprint `agreement` remembers.
+    engine::SlotState begin(const engine::CollectiveCall& call);
+    /// Goes on as far as the others' contributions allow; true when this rank is done with it, or has to go on with a
+    /// schedule (state.large), or the world has failed. `ticket`: 0 until the recorder has heard of the call.
+    bool advance(const engine::CollectiveCall& call, engine::SlotState& state, std::uint64_t sequence,
+                 record::Ticket& ticket);
+    /// The same two where the caller is (engine/slots-inl.hpp); the first also remembers the fingerprint.
+    template <Collective c>
+    [[gnu::always_inline]] engine::SlotState begin_as(const engine::CollectiveCall& call, std::uint64_t sequence) {
+        agreement_.remember(sequence, call.fingerprint);
+        return slots_->begin_as<c>(call, agreement_.digest());
+    }
+    template <Collective c>
+    [[gnu::always_inline]] bool advance_as(const engine::CollectiveCall& call, engine::SlotState& state,
+                                           std::uint64_t sequence, record::Ticket& ticket) {
+        Events events{*this, call, sequence, ticket};
+        return slots_->advance_as<c>(call, state, events);
+    }
+    /// The recorder hears of the call, once.
+    void record(const engine::CollectiveCall& call, std::uint64_t sequence, record::Ticket& ticket) {
+        if (ticket != 0) return;
+        ticket = recorder_.begin_brief({.sequence = sequence,
+                                        .fingerprint = call.fingerprint,
+                                        .bytes = call.block_bytes,
+                                        .peer = recorded_root(call.collective, call.root),
+                                        .kind = recorded_kind(call.collective)});
+        if (call.collective == Collective::all_to_all && recorder_.keeps_splits()) [[unlikely]]
+            note_splits(call, ticket);
+    }
+
+    /// Whether a call needs that rank's contribution, and it is not there yet.
+    bool awaits(const engine::CollectiveCall& call, const engine::SlotState& state, int peer) const noexcept {
+        return slots_->awaits(call, state, peer);
+    }
+    /// Adds the ranks that it waits for now.
+    void add_waits(const engine::CollectiveCall& call, const engine::SlotState& state, std::vector<int>& ranks) const {
+        slots_->add_waits(call, state, ranks);
+    }
+
+ private:
+    /// The reports of a call (engine::SlotEvents).
+    struct Events {
+        SlotCollectives& of;
+        const engine::CollectiveCall& call;
+        std::uint64_t sequence;
+        record::Ticket& ticket;
+
+        bool failed() const noexcept { return of.flight_.failure() != nullptr; }
+        void published() { of.record(call, sequence, ticket); }
+        void disagreement(int peer) {
+            of.inquest_.disagreement(of.agreement_.disagreement_with(of.memory_.local_of(peer), sequence));
+        }
+        void blocks_differ(int peer, std::uint64_t theirs, std::uint64_t mine) {
+            of.inquest_.mismatch_of_blocks(peer, sequence, call.fingerprint, theirs, mine);
+        }
+        // Ranks that wait for none compare their collectives as of their last look at the others.
+        void look_back() {
+            of.record(call, sequence, ticket);
+            const std::uint64_t last = std::exchange(of.looked_back_to_, sequence);
+            if (const auto found = of.agreement_.disagreement_at(last)) of.inquest_.disagreement(*found);
+        }
+    };
+
+    void note_splits(const engine::CollectiveCall& call, record::Ticket ticket);
+
+    const Ranks& ranks_;
+    const Planner& planner_;
+    const GroupMemory& memory_;
+    record::Recorder& recorder_;
+    Inquest& inquest_;
+    const Flight& flight_;
+    Agreement& agreement_;
+    std::array<std::vector<algorithm::SlotSizes>, collective_count + 1> short_sizes_;  // by collective
+    std::optional<engine::Slots> slots_;                                               // where all ranks share memory
+    std::uint64_t looked_back_to_ = 0;  // the collective that is compared when this rank runs out of slots
+};
+
+}  // namespace tutti::detail
