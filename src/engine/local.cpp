@@ -38,21 +38,21 @@ void copy_local(std::byte* to, const std::byte* from, std::size_t bytes, std::si
 
 void Execution::run_local(const Step& step) {
     const Operand* operands = schedule_->operands.data() + step.first_operand;
-    const Place& target = place_of(step.target);
+    const RunBuffers::Place& target = buffers_.place_of(step.target);
     if (step.kind == StepKind::copy) {
         const int ranks = context_.arena != nullptr ? context_.arena->layout().ranks : 1;
-        copy_local(address(step.target), address(operands[0].chunk), bytes(step.target),
+        copy_local(buffers_.address(step.target), buffers_.address(operands[0].chunk), buffers_.bytes(step.target),
                    step.whole * target.element_bytes, ranks);
     } else if (step.kind == StepKind::combine) {
         inputs_.clear();
-        for (std::uint32_t i = 0; i < step.operand_count; ++i) inputs_.push_back(address(operands[i].chunk));
-        kernels::combine(operands_.op, target.dtype, address(step.target), inputs_, step.target.count,
+        for (std::uint32_t i = 0; i < step.operand_count; ++i) inputs_.push_back(buffers_.address(operands[i].chunk));
+        kernels::combine(operands_.op, target.dtype, buffers_.address(step.target), inputs_, step.target.count,
                          step.finish ? operands_.divisor : 1);
     } else if (step.kind == StepKind::call) {
         call(step);
     } else {
-        kernels::convert(target.dtype, address(step.target), place_of(operands[0].chunk).dtype,
-                         address(operands[0].chunk), step.target.count);
+        kernels::convert(target.dtype, buffers_.address(step.target), buffers_.place_of(operands[0].chunk).dtype,
+                         buffers_.address(operands[0].chunk), step.target.count);
     }
 }
 
@@ -62,7 +62,7 @@ void Execution::call(const Step& step) const {
     const Extents shape = Extents::of(static_cast<std::int64_t>(step.target.count));
     std::vector<ConstTensorView> sources;
     for (const Operand& operand : operands_of(*schedule_, step))
-        sources.emplace_back(address(operand.chunk), shape, place_of(operand.chunk).dtype);
+        sources.emplace_back(buffers_.address(operand.chunk), shape, buffers_.place_of(operand.chunk).dtype);
     const auto fail = [&](std::string_view why) {
         throw StepFailed(fmt::format("the function \"{}\", which algorithm {} calls, has failed: {}", name,
                                      schedule_->algorithm, why));
@@ -70,7 +70,7 @@ void Execution::call(const Step& step) const {
     if (function == nullptr) fail("this process has none of that name");
     try {
         const BiasedMutex::UsersCode scope;
-        (*function)(TensorView(address(step.target), shape, place_of(step.target).dtype), sources);
+        (*function)(TensorView(buffers_.address(step.target), shape, buffers_.place_of(step.target).dtype), sources);
     } catch (const std::exception& error) {
         fail(error.what());
     } catch (const abi::__forced_unwind&) {  // the thread ends

@@ -71,11 +71,11 @@ struct RankControl {
     static constexpr std::size_t slots_max = 16;
     /// By slot: one more than the publication that it holds. Publications need not be
     /// made in order. A release behind the slot's contents; the reader's acquire of the stamp comes before it reads
-    /// those (Execution::published).
+    /// those (Publications::is_there).
     alignas(line_spacing) std::atomic<std::uint64_t> stamps[slots_max]{};
     /// This rank no longer needs publications below this: a release behind its reads there; the owner's acquire comes
-    /// before it writes there again (Execution::has_room). In schedules in place also the count of this rank's signals:
-    /// a release behind its reads and writes anywhere; a rank that waits for a signal acquires it.
+    /// before it writes there again (Publications::has_room). In schedules in place also the count of this rank's
+    /// signals: a release behind its reads and writes anywhere; a rank that waits for a signal acquires it.
     alignas(line_spacing) std::atomic<std::uint64_t> released{0};
     /// The doorbell: it changes between the sleeper's look at it and its sleep if another rank rang (sleep()).
     alignas(line_spacing) std::atomic<std::uint32_t> rings{0};
@@ -131,8 +131,8 @@ struct RankControl {
     /// socket, after it.
     std::atomic<std::uint64_t> identity{0};
     /// One more than the arena rank into whose memory this rank is writing, where that has offered it; 0: none. One
-    /// side of Dekker's algorithm, whose other side is the owner's stamp (Execution::revoke); the 0 is a release behind
-    /// the bytes written.
+    /// side of Dekker's algorithm, whose other side is the owner's stamp (PeerBuffers::revoke); the 0 is a release
+    /// behind the bytes written.
     alignas(line_spacing) std::atomic<std::uint32_t> writing_to{0};
     /// The same of the one from whose memory it is reading a message (Offers); the other side is `withdrawn`.
     std::atomic<std::uint32_t> reading_from{0};

@@ -1,0 +1,47 @@
+// RankContext: what the collectives of one group have in common on one rank, whoever runs them.
+#pragma once
+
+#include "core/huge_pages.hpp"
+#include "transport/mailbox.hpp"
+#include "transport/shm/arena.hpp"
+#include "transport/shm/peer_memory.hpp"
+#include "transport/shm/staging_copy.hpp"
+#include "transport/shm/symmetric.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace tutti::engine {
+
+/// The state that executions of one group share.
+struct RankContext {
+    transport::Mailbox* mailbox = nullptr;
+    transport::Arena* arena = nullptr;  ///< null: no shared memory
+    const transport::SymmetricMemory* symmetric = nullptr;
+    transport::StagingCopy* staging_copy = nullptr;  ///< null: memcpy
+    HugePages* huge_pages = nullptr;                 ///< learns which buffers operations use; null: none does
+    /// The memory of a rank (the mailbox's) of this host; empty: the kernel does not let ranks copy from each other.
+    std::function<const transport::PeerMemory*(int rank)> memory;
+    std::vector<int> world_of;            ///< the mailbox's rank of each rank; empty: the same
+    int rank = 0;                         ///< this rank
+    std::uint64_t channel = 0;            ///< the bits that all channels of this group's collectives have in common
+    int local_rank = 0;                   ///< in the arena
+    std::vector<int> local_of;            ///< arena rank of each rank of this host, -1 elsewhere
+    std::uint64_t first_publication = 0;  ///< of the next schedule; equal on all ranks of a host
+    /// By place in the staging area: whether this rank was the last to touch it, and read there.
+    std::vector<bool> read_last;
+
+    /// The mailbox's rank of a rank.
+    int in_mailbox(int peer) const { return world_of.empty() ? peer : world_of[static_cast<std::size_t>(peer)]; }
+    /// Calls f(rank, its arena rank) for every other rank of this host, in their order.
+    template <class F>
+    void for_each_neighbour(F f) const {
+        for (std::size_t r = 0; r < local_of.size(); ++r) {
+            if (const int local = local_of[r]; local >= 0 && local != local_rank) f(static_cast<int>(r), local);
+        }
+    }
+};
+
+}  // namespace tutti::engine

@@ -1,0 +1,53 @@
+// RunBuffers: where the chunks of a schedule lie in one run of it: the caller's input and output, and scratch buffers
+// of its own, one after the other, in memory that the next run uses again.
+//
+// Threads: one at a time.
+#pragma once
+
+#include "schedule/schedule.hpp"
+
+#include <tutti/reduce_op.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace tutti::engine {
+
+/// The call that a schedule is run for. The buffers are the caller's, who keeps them in place.
+struct Operands {
+    std::byte* input = nullptr;
+    std::byte* output = nullptr;
+    DType dtype = DType::uint8;
+    ReduceOp::Kind op = ReduceOp::Kind::sum;
+    std::uint64_t divisor = 1;
+    std::uint64_t channel = 0;
+    std::uint64_t fingerprint = 0;
+};
+
+class RunBuffers {
+ public:
+    /// From now on chunks are those of this schedule, on the buffers of this call.
+    void place(const schedule::Schedule& schedule, const Operands& operands);
+
+    /// A row of the schedule's table of buffers, in this run.
+    struct Place {
+        std::byte* base = nullptr;
+        std::size_t element_bytes = 0;
+        DType dtype = DType::uint8;
+    };
+    const Place& place_of(const schedule::Chunk& chunk) const { return places_[schedule::row(chunk.buffer)]; }
+    std::byte* address(const schedule::Chunk& chunk) const {
+        const Place& place = place_of(chunk);
+        return place.base + chunk.offset * place.element_bytes;
+    }
+    std::size_t bytes(const schedule::Chunk& chunk) const { return chunk.count * place_of(chunk).element_bytes; }
+
+ private:
+    std::vector<Place> places_;  // by schedule::Buffer
+    std::unique_ptr<std::byte[]> scratch_;
+    std::size_t scratch_bytes_ = 0;
+};
+
+}  // namespace tutti::engine
