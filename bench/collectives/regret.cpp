@@ -32,8 +32,8 @@ class Contest {
         planned_ = request.collective;
         result_ = {.collective = collective, .bytes = whole, .dtype = dtype, .ranks = group.size()};
         result_.transport = options.transport;
-        names_ = algorithm::applicable(group.impl()->layout(), request);
-        result_.chosen = algorithm::choose(group.impl()->layout(), request).algorithm;
+        names_ = algorithm::applicable(group.impl()->planner().layout(), request);
+        result_.chosen = algorithm::choose(group.impl()->planner().layout(), request).algorithm;
     }
 
     std::uint64_t bytes() const { return result_.bytes; }

@@ -42,13 +42,13 @@ std::array<std::uint64_t, 2> agree(const std::shared_ptr<Group>& group, const Cl
     const std::vector<std::string> texts = all_gather_object(claim.in_words(), {.group = ProcessGroup(group)});
     for (std::size_t r = 1; r < texts.size(); ++r) {
         if (all[r * mine.size()] == all[0]) continue;
-        throw CollectiveMismatch(
-            fmt::format("{}: rank {} makes {}, but rank {} makes {}: expected {} on all ranks", claim.operation,
-                        group->global(0), texts[0], group->global(static_cast<int>(r)), texts[r], claim.expected),
-            {.operation = claim.operation,
-             .group = group->name(),
-             .rank = group->global(group->rank()),
-             .peer = group->global(static_cast<int>(r))});
+        throw CollectiveMismatch(fmt::format("{}: rank {} makes {}, but rank {} makes {}: expected {} on all ranks",
+                                             claim.operation, group->ranks().global(0), texts[0],
+                                             group->ranks().global(static_cast<int>(r)), texts[r], claim.expected),
+                                 {.operation = claim.operation,
+                                  .group = group->name(),
+                                  .rank = group->ranks().global(group->rank()),
+                                  .peer = group->ranks().global(static_cast<int>(r))});
     }
     return {all[1], all[2]};
 }

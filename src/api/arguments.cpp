@@ -32,7 +32,7 @@ int root_of(const char* operation, std::optional<int> global, std::optional<int>
 
 int rank_in(const char* operation, const char* what, std::optional<int> global, std::optional<int> in_group,
             const Group& group) {
-    const int rank = global ? group.rank_of(*global) : *in_group;
+    const int rank = global ? group.ranks().rank_of(*global) : *in_group;
     if (rank >= 0 && rank < group.size()) return rank;
     if (!global || group.ranks().are_all()) {
         refuse("{}: {} {}: expected 0 to {}", operation, what, global ? *global : *in_group, group.size() - 1);

@@ -238,7 +238,7 @@ ProcessGroup ProcessGroup::split(const SplitOptions& o) const {
     auto& members = colours[o.color];
     std::ranges::sort(members);
     Ranks ranks;
-    for (const auto& [key, rank] : members) ranks.push_back(parent->global(rank));
+    for (const auto& [key, rank] : members) ranks.push_back(parent->ranks().global(rank));
     const auto before = static_cast<std::uint32_t>(std::distance(colours.begin(), colours.find(o.color)));
     return make(world, ranks, {first.index + before, first.offset + before * bytes}, o.group_desc,
                 o.timeout.value_or(parent->timeout()), movers, parent);

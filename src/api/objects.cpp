@@ -111,7 +111,7 @@ class Call {
             return std::move(list.as_list());
         } catch (const ObjectError& error) {
             throw ObjectError(error.path(),
-                              fmt::format("{}: from rank {}: {}", name_, group_->global(from), error.reason()));
+                              fmt::format("{}: from rank {}: {}", name_, group_->ranks().global(from), error.reason()));
         }
     }
     Object decode_one(const Encoded& encoded, int from) const { return std::move(decode(encoded, from, 1)[0]); }
@@ -151,7 +151,7 @@ class Call {
         operation->outputs = {bytes.view()};
         operation->temporaries = {bytes};
         auto* data = static_cast<std::byte*>(bytes.raw_data());
-        operation->transfer.peer = group_->global(peer);
+        operation->transfer.peer = group_->ranks().global(peer);
         operation->transfer.channel = detail::Channel::of_message(group_->index(), channel);
         operation->transfer.bytes = bytes.byte_count();
         operation->transfer.target = receives ? data : nullptr;
@@ -162,7 +162,7 @@ class Call {
     // Returns the other rank, as a rank of the group.
     int run_message(const PreparedOperation& operation) const {
         group_->run(operation);
-        return group_->rank_of(operation->transfer.peer);
+        return group_->ranks().rank_of(operation->transfer.peer);
     }
     Work start_message(const PreparedOperation& operation) const {
         group_->submit(operation, true);
@@ -305,8 +305,8 @@ void send_object_list(const ObjectList& objects, const SendObjectOptions& o) {
     const Call call("send_object_list", o.group, o.timeout, o.device);
     const int peer = peer_of("send_object_list", o.dst, o.group_dst, call.group(), true);
     if (peer == call.rank()) {
-        throw InvalidArgument(
-            fmt::format("send_object_list: rank {} sends to itself: expected another rank", call.group().global(peer)));
+        throw InvalidArgument(fmt::format("send_object_list: rank {} sends to itself: expected another rank",
+                                          call.group().ranks().global(peer)));
     }
     const Encoded encoded = call.encode(objects);
     const Tensor block = bytes_tensor(block_bytes);
@@ -326,12 +326,12 @@ int recv_object_list(ObjectList& objects, const RecvObjectOptions& o) {
     const Head head = head_of(block);
     if (fits(head)) {
         objects = call.decode(short_body(block), source, objects.size());
-        return call.group().global(source);
+        return call.group().ranks().global(source);
     }
     const Encoded body{call.room_for(padded(head.bytes)), static_cast<std::size_t>(head.bytes)};
     call.run_message(call.message(true, source, OwnMessage::object_body, body.buffer, objects.size()));
     objects = call.decode(body, source, objects.size());
-    return call.group().global(source);
+    return call.group().ranks().global(source);
 }
 
 void broadcast_object_list(ObjectList& objects, const BroadcastObjectOptions& o) {

@@ -74,7 +74,7 @@ void check(Message& m) {
         api::refuse("{}: both a global and a group rank are given: expected one", m.name);
     if (!m.receives && !m.named_peer && !m.named_group_peer) api::refuse("{}: no destination is given", m.name);
     if (!m.named_peer && !m.named_group_peer) return;
-    m.peer = m.group->global(api::rank_in(m.name, "rank", m.named_peer, m.named_group_peer, *m.group));
+    m.peer = m.group->ranks().global(api::rank_in(m.name, "rank", m.named_peer, m.named_group_peer, *m.group));
 }
 
 PreparedOperation prepare(const Message& m) {
@@ -111,7 +111,7 @@ PreparedOperation prepare(const Message& m) {
 
 // A send that its caller waits for would wait for itself.
 void check_not_to_itself(const Message& m) {
-    if (m.receives || m.peer != m.group->global(m.group->rank())) return;
+    if (m.receives || m.peer != m.group->ranks().global(m.group->rank())) return;
     api::refuse("send: rank {} sends to itself: expected another rank (isend can)", m.peer);
 }
 
@@ -270,7 +270,7 @@ void monitored_barrier(const MonitoredBarrierOptions& o) {
     const ProcessGroup handle(group);
     const auto timeout = o.timeout.count() > 0 ? o.timeout : group->timeout();
     const Deadline deadline = Deadline::after(timeout);
-    const int first = group->global(0), own = group->global(group->rank());
+    const int first = group->ranks().global(0), own = group->ranks().global(group->rank());
     std::vector<std::uint8_t> sign(1, 1);
     const auto message = [&](const TensorView& word, int peer, OwnMessage as, bool receives) {
         return start({"monitored_barrier", word, peer, {}, 0, handle, milliseconds{0}, receives, as});
@@ -299,7 +299,7 @@ void monitored_barrier(const MonitoredBarrierOptions& o) {
     std::vector<Work> reports(1);
     for (int r = 1; r < group->size(); ++r) {
         reports.push_back(
-            message(signs[static_cast<std::size_t>(r)], group->global(r), OwnMessage::barrier_report, true));
+            message(signs[static_cast<std::size_t>(r)], group->ranks().global(r), OwnMessage::barrier_report, true));
     }
     std::vector<int> missing;
     for (int r = 1; r < group->size(); ++r) {
@@ -307,12 +307,12 @@ void monitored_barrier(const MonitoredBarrierOptions& o) {
         try {
             report.wait(deadline.timeout());
         } catch (const Timeout&) {
-            missing.push_back(group->global(r));
+            missing.push_back(group->ranks().global(r));
             if (!o.wait_all_ranks) break;
         } catch (const PeerLost& lost) {  // it has left, or died: there is nothing more to wait for
             const int gone = lost.context().peer >= 0 ? lost.context().peer : r;
-            throw PeerLost(fmt::format("Rank {} failed to pass monitoredBarrier in {} ms: {}", group->global(gone),
-                                       timeout.count(), lost.what()),
+            throw PeerLost(fmt::format("Rank {} failed to pass monitoredBarrier in {} ms: {}",
+                                       group->ranks().global(gone), timeout.count(), lost.what()),
                            lost.context());
         }
     }
@@ -320,7 +320,7 @@ void monitored_barrier(const MonitoredBarrierOptions& o) {
     std::vector<Work> answers;
     for (int r = 1; r < group->size(); ++r) {
         if (reports[static_cast<std::size_t>(r)].is_completed())
-            answers.push_back(message(sign, group->global(r), OwnMessage::barrier_answer, false));
+            answers.push_back(message(sign, group->ranks().global(r), OwnMessage::barrier_answer, false));
     }
     for (Work& answer : answers) answer.wait(std::chrono::seconds(1));
     if (missing.empty()) return;

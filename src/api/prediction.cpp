@@ -46,7 +46,7 @@ algorithm::Request request_of(Collective collective, std::uint64_t bytes, std::s
 
 double ProcessGroup::predicted_us(std::string_view name, std::uint64_t bytes) const {
     if (!group_) throw InvalidArgument("ProcessGroup.predicted_us: an empty handle: expected a group");
-    const algorithm::Layout& layout = group_->layout();
+    const algorithm::Layout& layout = group_->planner().layout();
     if (layout.size() == 1) return 0;
     const algorithm::Request request = request_of(collective_of(name), bytes, static_cast<std::size_t>(layout.size()));
     const std::string chosen = algorithm::choose(layout, request).algorithm;

@@ -72,7 +72,7 @@ std::vector<int> ProcessGroup::ranks() const {
 }
 int ProcessGroup::global_rank(int group_rank) const {
     const detail::Group& group = checked(*this);
-    return group.global(api::rank_in("get_global_rank", "group_rank", {}, group_rank, group));
+    return group.ranks().global(api::rank_in("get_global_rank", "group_rank", {}, group_rank, group));
 }
 int ProcessGroup::group_rank(int global_rank) const {
     return api::rank_in("get_group_rank", "global_rank", global_rank, {}, checked(*this));
@@ -101,7 +101,7 @@ const std::string& ProcessGroup::backend() const {
     return backend::main_backend(names, backend::devices_of_machine());
 }
 std::vector<int> ProcessGroup::hosts() const {
-    return checked(*this).layout().host_of;
+    return checked(*this).planner().layout().host_of;
 }
 void ProcessGroup::abort(const std::string& reason) {
     checked(*this).abort(reason);

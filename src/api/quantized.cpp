@@ -236,7 +236,7 @@ PreparedOperation prepare(const Kind& kind, const std::shared_ptr<Group>& group,
     if (o.rounding == QuantizedRounding::stochastic) call.seed = o.seed;
     call.input_type = input.dtype();
     call.output_type = output.dtype();
-    call.tile = engine::tile_elements(block.elements, group->layout().one_host());
+    call.tile = engine::tile_elements(block.elements, group->planner().layout().one_host());
     call.counts =
         whole ? engine::even_slices(elements_of(input), group->size(), block.elements, call.tile) : std::move(pieces);
 
@@ -312,7 +312,7 @@ PreparedOperation quantized_all_gather(TensorView output, ConstTensorView input,
 std::uint64_t slice_elements(const ConstTensorView& input, const QuantizedOptions& o) {
     const auto group = group_of(o.group, all_reduce_kind.name);
     const std::uint64_t block = block_of(all_reduce_kind, input, o, {elements_of(input)}).elements;
-    const std::uint64_t tile = engine::tile_elements(block, group->layout().one_host());
+    const std::uint64_t tile = engine::tile_elements(block, group->planner().layout().one_host());
     return engine::even_slices(elements_of(input), group->size(), block, tile)[static_cast<std::size_t>(group->rank())];
 }
 

@@ -269,7 +269,7 @@ bool Flight::check_messages(Instant now) {
         if (progress() || failure_ || message->done()) return false;
         Group& group = *message->group;
         const int peer = message->transfer.peer;
-        group.inquest().give_up(group.rank_of(peer), verdicts_.gone(peer, group.backends().transport()));
+        group.inquest().give_up(group.ranks().rank_of(peer), verdicts_.gone(peer, group.backends().transport()));
         return false;
     }
     return true;

@@ -47,7 +47,7 @@ BackendRequest request_of(const Operation& operation, const Group& group) {
     if (!operation.is_collective) {
         const transport::Transfer& t = operation.transfer;
         r.dtype = operation.outputs.empty() ? DType::uint8 : operation.outputs.front().dtype();
-        r.root = t.peer < 0 ? t.peer : group.rank_of(t.peer);
+        r.root = t.peer < 0 ? t.peer : group.ranks().rank_of(t.peer);
         r.tag = Channel::number(t.channel);
         r.input = t.source;
         r.output = t.target;
@@ -204,7 +204,7 @@ void ForeignBackends::hand_over(CustomBackend& backend, const std::shared_ptr<Op
 void ForeignBackends::note_enqueued(const std::shared_ptr<Operation>& operation, int source) {
     if (!operation->is_receive || source < 0) return;
     const Flight::Guard guard(group_.world().flight());
-    operation->transfer.peer = group_.global(source);
+    operation->transfer.peer = group_.ranks().global(source);
 }
 
 void ForeignBackends::take_back(const std::shared_ptr<Operation>& operation, int source,
@@ -213,7 +213,7 @@ void ForeignBackends::take_back(const std::shared_ptr<Operation>& operation, int
     if (!operation->handed_over.place) return;  // it is over already
     handed_over_.erase(*operation->handed_over.place);
     operation->handed_over.place.reset();
-    if (operation->is_receive && source >= 0) operation->transfer.peer = group_.global(source);
+    if (operation->is_receive && source >= 0) operation->transfer.peer = group_.ranks().global(source);
     group_.end(operation, error);
 }
 

@@ -11,7 +11,7 @@ using transport::Stream;
 ForeignTransport::OfWorld::OfWorld(const Group& group, std::unique_ptr<transport::Streams> streams)
     : streams_(std::move(streams)) {
     for (int peer = 0; peer < group.world().size(); ++peer)
-        rank_of_.push_back(peer == group.world().rank() ? -1 : group.rank_of(peer));
+        rank_of_.push_back(peer == group.world().rank() ? -1 : group.ranks().rank_of(peer));
 }
 
 Stream* ForeignTransport::OfWorld::to(int peer) {

@@ -76,7 +76,7 @@ Group::Group(std::shared_ptr<World> world, SubgroupSpec spec)
       recorder_(name_, rank(), size(), &group::Fingerprint::describe, ranks_.in_world()),
       inquest_(name_, index_, ranks_, recorder_, PrefixStore(verdict_prefix(*world_, index_), world_->setup().store),
                world_->verdicts()),
-      memory_(ranks_, layout().host_of, spec.place.offset, spec.backends, world_->neighbours(),
+      memory_(ranks_, planner_.layout().host_of, spec.place.offset, spec.backends, world_->neighbours(),
               world_->flight().mutex()),
       collectives_({.index = index_,
                     .ranks = ranks_,
@@ -197,7 +197,7 @@ void Group::leave() {
     if (world_->inherited()) return;  // a child's actions concern no other rank
     if (ranks_.are_all()) {
         for (const auto& group : world_->groups().all()) group->backends().leave();
-        world_->leave();
+        world_->departure().leave();
         for (const auto& group : world_->groups().all()) group->backends().close();
         return;
     }
@@ -207,7 +207,7 @@ void Group::leave() {
         if (std::exchange(left_, true)) return;
         short_calls_.close();
     }
-    world_->leave(*this);
+    world_->departure().leave(*this);
     backends_->close();
     memory_.leave();
 }

@@ -60,8 +60,6 @@ class Group : public std::enable_shared_from_this<Group> {
     const Ranks& ranks() const noexcept { return ranks_; }
     int rank() const noexcept { return ranks_.rank(); }
     int size() const noexcept { return ranks_.size(); }
-    int global(int rank) const noexcept { return ranks_.global(rank); }
-    int rank_of(int global) const noexcept { return ranks_.rank_of(global); }
     record::Recorder& recorder() noexcept { return recorder_; }
     Inquest& inquest() noexcept { return inquest_; }
     const std::string& name() const noexcept { return name_; }
@@ -93,7 +91,6 @@ class Group : public std::enable_shared_from_this<Group> {
     /// flight. False: it has to go the ordinary way.
     bool receive_now(transport::Transfer& receive);
     const Planner& planner() const noexcept { return planner_; }
-    const algorithm::Layout& layout() const noexcept { return planner_.layout(); }
     Collectives& collectives() noexcept { return collectives_; }
     /// How many times this rank has asked for a smaller group, this time included; equal on all ranks that do.
     int next_shrink() noexcept { return ++shrinks_; }

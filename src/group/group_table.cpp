@@ -106,7 +106,7 @@ bool GroupTable::has_finished(std::uint64_t channel) const {
 
 bool GroupTable::has_sent_all(int peer, std::uint64_t channel) const {
     const auto group = find(Channel::group(channel));
-    return group && group->collectives().has_sent_all(group->rank_of(peer), Channel::number(channel));
+    return group && group->collectives().has_sent_all(group->ranks().rank_of(peer), Channel::number(channel));
 }
 
 void GroupTable::renew_locks() noexcept {

@@ -73,7 +73,7 @@ void Mailboxes::heed(transport::Mailbox& mailbox) {
 void Mailboxes::mismatch(const transport::Finding& finding) {
     const auto group = groups_.find(Channel::group(finding.channel));
     if (!group) return;
-    const int from = group->rank_of(finding.peer);
+    const int from = group->ranks().rank_of(finding.peer);
     const std::uint64_t sequence = Channel::sequence(finding.channel);
     if (finding.theirs == finding.mine)
         return group->inquest().mismatch_of_blocks(from, sequence, finding.mine, finding.their_bytes, finding.my_bytes);

@@ -9,7 +9,7 @@ bool Group::send_now(int peer, std::uint64_t channel, std::uint64_t fingerprint,
     if (!entry || !world_->flight().sound() || short_calls_.closed()) return false;
     if (!world_->flight().mailboxes().own().send_now(peer, channel, fingerprint, payload)) return false;
     // Here it costs no rank but this one: the message is on its way meanwhile.
-    const int to = rank_of(peer);
+    const int to = ranks_.rank_of(peer);
     recorder_.complete(recorder_.begin_brief({.sequence = recorder_.number_message(record::Kind::send, to),
                                               .fingerprint = fingerprint,
                                               .bytes = payload.size(),
@@ -25,7 +25,7 @@ bool Group::receive_now(transport::Transfer& receive) {
     if (!entry || !world_->flight().quiet() || short_calls_.closed()) return false;
     const std::uint64_t begun = record::ticks();
     if (!world_->flight().mailboxes().own().receive_now(receive, world_->driver().waiting())) return false;
-    const int from = rank_of(receive.peer);
+    const int from = ranks_.rank_of(receive.peer);
     recorder_.complete(recorder_.begin_brief({.sequence = recorder_.number_message(record::Kind::receive, from),
                                               .fingerprint = receive.fingerprint,
                                               .bytes = receive.bytes,

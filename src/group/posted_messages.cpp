@@ -115,7 +115,7 @@ void PostedMessages::record_waits(Instant since, Instant now) const {
     for (const auto& message : messages_) {
         if (message->transfer.peer < 0) continue;
         Group& group = *message->group;
-        const int peer = group.rank_of(message->transfer.peer);
+        const int peer = group.ranks().rank_of(message->transfer.peer);
         recording::waits(group.recorder(), *message, {&peer, 1}, since, now);
     }
 }

@@ -80,7 +80,7 @@ void Survivors::say(const char* what, int rank) {
 std::vector<int> Survivors::hear_of_the_gone() {
     std::vector<int> fresh;
     for (const int r : group_.world().verdicts().gone_for_good()) {
-        const int rank = group_.rank_of(r);
+        const int rank = group_.ranks().rank_of(r);
         if (rank >= 0 && rank != group_.rank() && gone_.insert(rank).second) fresh.push_back(rank);
     }
     return fresh;
@@ -99,7 +99,7 @@ void Survivors::hear() {
 void Survivors::look_after(const std::vector<int>& ranks) {
     if (Clock::now() < next_look_) return;
     for (const int rank : ranks) {
-        if (group_.world().verdicts().is_deaf(group_.global(rank))) {
+        if (group_.world().verdicts().is_deaf(group_.ranks().global(rank))) {
             gone_.insert(rank);
             say("gone", rank);
         }
@@ -152,7 +152,7 @@ std::string Survivors::list_of_those_here() {
     std::string list = agreed;
     for (const int rank : here_) {
         const bool own = rank == group_.rank();
-        if (own || (!gone_.contains(rank) && !group_.world().verdicts().is_deaf(group_.global(rank))))
+        if (own || (!gone_.contains(rank) && !group_.world().verdicts().is_deaf(group_.ranks().global(rank))))
             list += fmt::format(" {}", rank);
     }
     return list;
@@ -175,7 +175,7 @@ std::vector<int> Survivors::understood(const std::string& result) const {
                              context);
     }
     if (outcome == too_late) {
-        context.peer = group_.global(ranks.front());
+        context.peer = group_.ranks().global(ranks.front());
         throw Timeout(fmt::format("shrink of group \"{}\" ({} ranks): not called within {} ms by rank{} {}, which "
                                   "is not known to be dead",
                                   group_.name(), group_.size(), waited, ranks.size() == 1 ? "" : "s",

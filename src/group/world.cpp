@@ -24,7 +24,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 
 namespace tutti::detail {
@@ -241,7 +240,7 @@ std::shared_ptr<World> World::join(const ProcessGroupOptions& options, std::opti
 
 World::~World() {
     try {
-        leave();
+        departure_.leave();
     } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): no thread is left to tell
     }
     worlds::remove(*this);
@@ -389,7 +388,7 @@ bool World::end(const std::string& reason) {
     if (inherited_) std::rethrow_exception(flight_.failure());
     {
         const Flight::Guard guard(flight_);
-        if (left_) return false;
+        if (departure_.has_left()) return false;
         flight_.progress();  // a verdict that no thread has looked at is the cause
         if (flight_.failure()) return true;
     }

@@ -3,7 +3,8 @@
 // Any number of groups share a world: its memory, its connections, its lock, its progress thread. Messages name their
 // group in their channel. A world has one object of each of these classes: Neighbours and Links (how ranks are
 // reached), GroupTable, Flight (operations in flight, and their lock), Driver (the threads that make progress),
-// Verdicts (the ranks' words about each other). The world puts them together when it is joined, waits, and leaves.
+// Verdicts (the ranks' words about each other), Departure (how this rank leaves). The world puts them together when it
+// is joined, and waits.
 //
 // A rank that dies, an operation that times out or ranks that disagree end the world with all its groups: the streams
 // and the memory that they share are in an unknown state.
@@ -16,6 +17,7 @@
 #include "core/settings.hpp"
 #include "group/channel.hpp"
 #include "group/cpu_balancer.hpp"
+#include "group/departure.hpp"
 #include "group/driver.hpp"
 #include "group/flight.hpp"
 #include "group/group_table.hpp"
@@ -27,7 +29,6 @@
 
 #include <tutti/process_group.hpp>
 
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -89,6 +90,8 @@ class World final : public std::enable_shared_from_this<World> {
     Verdicts& verdicts() noexcept { return verdicts_; }
     Flight& flight() noexcept { return flight_; }
     Driver& driver() noexcept { return driver_; }
+    /// How this rank leaves it, or one of its groups.
+    Departure& departure() noexcept { return departure_; }
 
     /// This process is a fork of the one that joined: it can do nothing here, and may touch nothing. Flight::failure()
     /// says so.
@@ -110,18 +113,6 @@ class World final : public std::enable_shared_from_this<World> {
     void abort(const std::string& reason);
     /// As abort where nothing is wrong yet. False: this rank has left.
     bool end(const std::string& reason);
-    /// Waits for the operations that this rank has in flight, and until its peers have all that it sent them, but for
-    /// messages no longer than the group's time limit; and says goodbye. Receives that nothing has met end with
-    /// Aborted.
-    void leave();
-    /// The same until `limit`; operations that are still in flight then end on all ranks with Aborted.
-    void leave_by(const Deadline& limit, const std::string& reason);
-    /// What the destructor does for ranks whose connections have not been accepted yet: they learn that this one has
-    /// left, and do not take it for dead. For a program that ends before it; not on a membership's own thread.
-    void close();
-    /// Waits until nothing of the group is in flight here, and forgets it; receives that nothing has met end with
-    /// Aborted.
-    void leave(Group& group);
 
  private:
     World(const ProcessGroupOptions& options, std::optional<Deadline> joining);
@@ -129,11 +120,6 @@ class World final : public std::enable_shared_from_this<World> {
     void meet_the_others(const ProcessGroupOptions& options, std::optional<Deadline> joining);
     void take_tuning(const std::string& decision);
     void make_links(settings::TcpChecksum checksum);
-    bool has_left();
-    bool finish(const Deadline& limit);
-    void part();
-    bool wait_for_collectives(const Group* group, const Deadline& limit);
-    bool drive_until_none(const char* what, const std::function<std::vector<int>()>& awaited, const Deadline& limit);
 
     class Dialer;
 
@@ -149,7 +135,7 @@ class World final : public std::enable_shared_from_this<World> {
     std::unique_ptr<transport::Neighbours> neighbours_;
     std::unique_ptr<transport::Links> links_;
     std::unique_ptr<transport::Mailbox> mailbox_;
-    bool left_ = false;  // under the lock
+    Departure departure_{*this, membership_};
     bool inherited_ = false;
     std::exception_ptr if_inherited_;
     Driver driver_;  // last: its thread uses all the rest

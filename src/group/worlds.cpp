@@ -52,8 +52,8 @@ void leave_all(std::chrono::milliseconds limit, const std::string& reason, bool 
     const Deadline end = Deadline::after(limit);
     for (const auto& world : all()) {
         try {
-            world->leave_by(end, reason);
-            if (may_close) world->close();
+            world->departure().leave_by(end, reason);
+            if (may_close) world->departure().close();
         } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): no thread is left to tell
         }
     }

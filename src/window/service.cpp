@@ -51,7 +51,7 @@ void Service::listen() {
 bool Service::take(const Operation& receive) {
     if (receive.error()) return false;
     const Request request = incoming_;
-    const int source = group_->rank_of(receive.transfer.peer);
+    const int source = group_->ranks().rank_of(receive.transfer.peer);
     if (request.kind == Request::Kind::end && source == group_->rank()) return false;
     if (!fits(request)) {
         group_->abort(fmt::format("rank {} asked rank {} for {} bytes at {} of a window of {} bytes with {} signals",

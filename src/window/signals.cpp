@@ -29,7 +29,7 @@ bool is_alone(Group& group) {
     if (group.size() == 1) return false;  // another thread may raise it
     const std::lock_guard lock(group.world().flight().mutex());
     for (int rank = 0; rank < group.size(); ++rank) {
-        if (rank != group.rank() && !group.world().verdicts().gone(group.global(rank))) return false;
+        if (rank != group.rank() && !group.world().verdicts().gone(group.ranks().global(rank))) return false;
     }
     return true;
 }

@@ -17,18 +17,18 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Tuning, ::testing::ValuesIn(every_way()),
 
 TEST_P(Tuning, all_ranks_decide_from_the_same_numbers) {
     run_ranks(3, GetParam(), [](const ProcessGroup& g) {
-        const auto& tuning = g.impl()->layout().tuning;
+        const auto& tuning = g.impl()->planner().layout().tuning;
         ASSERT_TRUE(tuning.costs.has_value());
         const auto all = all_gather_object(to_string(tune::object_of(*tuning.costs)), {.group = g});
         EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 1U);
-        EXPECT_EQ(g.impl()->layout().machines, 1);
+        EXPECT_EQ(g.impl()->planner().layout().machines, 1);
     });
 }
 
 TEST_P(Tuning, a_group_that_promises_the_same_bits_in_every_run_does_not_choose_by_measurement) {
     for (const Determinism level : {Determinism::run_to_run, Determinism::layout_invariant}) {
         run_ranks(2, GetParam(),
-                  [](const ProcessGroup& g) { EXPECT_FALSE(g.impl()->layout().tuning.costs.has_value()); },
+                  [](const ProcessGroup& g) { EXPECT_FALSE(g.impl()->planner().layout().tuning.costs.has_value()); },
                   {.determinism = level});
     }
 }
@@ -56,7 +56,7 @@ TEST_P(Tuning, every_algorithm_that_is_named_for_a_group_serves_it) {
             for (const std::uint64_t count : {5000, 30'000, 70'000}) {  // messages of some KB to 280
                 const algorithm::Request request{
                     .collective = Collective::all_reduce, .element_bytes = 4, .count = count};
-                for (const std::string& name : algorithm::applicable(g.impl()->layout(), request)) {
+                for (const std::string& name : algorithm::applicable(g.impl()->planner().layout(), request)) {
                     g.impl()->collectives().serve_with(Collective::all_reduce, name);
                     std::vector<float> values(count, static_cast<float>(g.rank() + 1));
                     all_reduce(values, {.group = g});
@@ -71,12 +71,13 @@ TEST_P(Tuning, every_algorithm_that_is_named_for_a_group_serves_it) {
 
 TEST_P(Tuning, slots_serve_short_calls_unless_they_are_excluded) {
     run_ranks(3, GetParam(), [](const ProcessGroup& g) {
-        const algorithm::Layout& layout = g.impl()->layout();
+        const algorithm::Layout& layout = g.impl()->planner().layout();
         const auto me = static_cast<std::size_t>(g.rank());
         for (const auto& name : {std::optional<std::string>(), std::optional<std::string>("^slots")}) {
             for (const Collective c : {Collective::all_reduce, Collective::all_to_all}) {
                 g.impl()->collectives().serve_with(c, name);
-                EXPECT_EQ(g.impl()->collectives().in_slots().is_short(c, 8), layout.shared_memory && layout.one_host() && !name);
+                EXPECT_EQ(g.impl()->collectives().in_slots().is_short(c, 8),
+                          layout.shared_memory && layout.one_host() && !name);
             }
             for (int turn = 0; turn < 3; ++turn) {
                 std::vector<int> sum{g.rank(), turn};
