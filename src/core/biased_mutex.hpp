@@ -11,26 +11,28 @@
 // locking (Dice, Huang and Yang, 2001; "Asymmetric Dekker synchronization").
 #pragma once
 
+#include "core/thread_safety.hpp"
+
 #include <atomic>
 #include <mutex>
 
 namespace tutti {
 
-class BiasedMutex {
+class TUTTI_THREAD_ATTRIBUTE(capability("mutex")) BiasedMutex {
  public:
     BiasedMutex();
     BiasedMutex(const BiasedMutex&) = delete;
     BiasedMutex& operator=(const BiasedMutex&) = delete;
 
-    void lock();
-    bool try_lock();
-    void unlock() {
+    void lock() TUTTI_THREAD_ATTRIBUTE(acquire_capability());
+    bool try_lock() TUTTI_THREAD_ATTRIBUTE(try_acquire_capability(true));
+    void unlock() TUTTI_THREAD_ATTRIBUTE(release_capability()) {
         if (owner_.load(std::memory_order_relaxed) == this_thread()) held_ = false;
         inner_.unlock();
     }
 
     /// As try_lock(), quicker for the thread that does it often. Ends with leave(), by the same thread.
-    [[gnu::always_inline]] bool enter() {
+    [[gnu::always_inline]] bool enter() TUTTI_THREAD_ATTRIBUTE(try_acquire_capability(true)) {
         if (owner_.load(std::memory_order_relaxed) == this_thread()) {
             if (held_) return false;
             // A store and a look. The thread that clears biased_ keeps them in order: its membarrier is a fence at some
@@ -44,7 +46,7 @@ class BiasedMutex {
         }
         return enter_inner();
     }
-    [[gnu::always_inline]] void leave() {
+    [[gnu::always_inline]] void leave() TUTTI_THREAD_ATTRIBUTE(release_capability()) {
         if (owner_.load(std::memory_order_relaxed) == this_thread() && inside_.load(std::memory_order_relaxed))
             inside_.store(false, std::memory_order_release);  // behind all writes made inside; taken() acquires it
         else
@@ -69,7 +71,22 @@ class BiasedMutex {
         UsersCode& operator=(const UsersCode&) = delete;
     };
 
-    /// A function that has entered holds one.
+    /// Holds it while it lives.
+    class TUTTI_THREAD_ATTRIBUTE(scoped_lockable) Lock {
+     public:
+        explicit Lock(BiasedMutex& mutex) TUTTI_THREAD_ATTRIBUTE(acquire_capability(mutex)) : mutex_(mutex) {
+            mutex_.lock();
+        }
+        ~Lock() TUTTI_THREAD_ATTRIBUTE(release_capability()) { mutex_.unlock(); }
+        Lock(const Lock&) = delete;
+        Lock& operator=(const Lock&) = delete;
+
+     private:
+        BiasedMutex& mutex_;
+    };
+
+    /// A function that has entered holds one. Whether it has, it says at run time, so the analysis of thread safety
+    /// cannot follow it.
     class Entry {
      public:
         [[gnu::always_inline]] explicit Entry(BiasedMutex& mutex) : mutex_(mutex.enter() ? &mutex : nullptr) {}
@@ -77,7 +94,7 @@ class BiasedMutex {
         Entry(const Entry&) = delete;
         Entry& operator=(const Entry&) = delete;
         explicit operator bool() const { return mutex_ != nullptr; }
-        [[gnu::always_inline]] void leave() {
+        [[gnu::always_inline]] void leave() TUTTI_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
             if (mutex_ != nullptr) mutex_->leave();
             mutex_ = nullptr;
         }
@@ -88,7 +105,7 @@ class BiasedMutex {
 
  private:
     static const void* this_thread() noexcept { return &identity_; }
-    bool enter_inner();
+    bool enter_inner() TUTTI_THREAD_ATTRIBUTE(try_acquire_capability(true));
     void taken();
 
     inline static thread_local int users_code_ [[gnu::tls_model("initial-exec")]] = 0;

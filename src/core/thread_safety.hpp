@@ -12,7 +12,8 @@
 #endif
 /// A field that is only touched while that mutex is held.
 #define TUTTI_GUARDED_BY(mutex) TUTTI_THREAD_ATTRIBUTE(guarded_by(mutex))
-/// A function that is only called while that mutex is held.
+/// A function that is only called while that mutex is held. The analysis knows a mutex by the expression that leads to
+/// it: where a caller has the same one by another way, only the function itself is checked.
 #define TUTTI_REQUIRES(mutex) TUTTI_THREAD_ATTRIBUTE(requires_capability(mutex))
 
 namespace tutti {

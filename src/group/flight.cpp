@@ -66,7 +66,7 @@ Deadline Flight::first_deadline(const Deadline& limit) const {
 }
 
 std::shared_ptr<Operation> Flight::collective_of(const Group* group) {
-    const std::lock_guard lock(mutex_);
+    const BiasedMutex::Lock lock(mutex_);
     for (const Collectives* active : active_) {
         if (group == nullptr || active->front()->group.get() == group) return active->front();
     }
@@ -111,7 +111,7 @@ bool Flight::move() {
 }
 
 bool Flight::is_busy() {
-    const std::lock_guard lock(mutex_);
+    const BiasedMutex::Lock lock(mutex_);
     return !active_.empty() || !messages_.empty();
 }
 
@@ -121,12 +121,12 @@ void Flight::look_after() {
 }
 
 bool Flight::has_failed() {
-    const std::lock_guard lock(mutex_);
+    const BiasedMutex::Lock lock(mutex_);
     return failure_ != nullptr;
 }
 
 void Flight::pollables(std::vector<transport::Pollable>& into) {
-    const std::lock_guard lock(mutex_);
+    const BiasedMutex::Lock lock(mutex_);
     mailboxes_.pollables(into);
     for (const Collectives* collectives : active_) {
         if (const auto front = collectives->front(); front && front->run.execution)

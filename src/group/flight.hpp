@@ -4,11 +4,13 @@
 // Invariants: an execution is not destroyed while it runs, so a failure inside takes effect when it has returned. After
 // the first failure nothing is in flight, and nothing will be.
 //
-// Threads: any; functions need the lock unless they say otherwise.
+// Threads: any; functions need the lock unless they say otherwise. Clang checks that within this class; its users reach
+// the lock by other ways than it does.
 #pragma once
 
 #include "core/biased_mutex.hpp"
 #include "core/huge_pages.hpp"
+#include "core/thread_safety.hpp"
 #include "group/driver.hpp"
 #include "group/group_table.hpp"
 #include "group/mailboxes.hpp"
@@ -40,8 +42,9 @@ class Flight final : public Driven {
     /// Both must outlive it.
     Flight(GroupTable& groups, Verdicts& verdicts)
         : groups_(groups), verdicts_(verdicts), mailboxes_(groups, verdicts), messages_(verdicts) {}
-    /// Before anything is in flight. The objects that it names must outlive this.
+    /// Before anything is in flight; takes the lock. The objects that it names must outlive this.
     void attach(const Ways& ways) {
+        const BiasedMutex::Lock lock(mutex_);
         ways_ = ways;
         mailboxes_.attach(*ways.mailbox);
     }
@@ -49,14 +52,16 @@ class Flight final : public Driven {
     Mailboxes& mailboxes() noexcept { return mailboxes_; }
     PostedMessages& messages() noexcept { return messages_; }
     transport::Links& links() noexcept { return *ways_.links; }
-    BiasedMutex& mutex() noexcept { return mutex_; }
+    BiasedMutex& mutex() noexcept TUTTI_THREAD_ATTRIBUTE(lock_returned(mutex_)) { return mutex_; }
     /// The lock, held. Continuations of operations completed meanwhile run when it is free again: they may issue more.
-    class Guard {
+    class TUTTI_THREAD_ATTRIBUTE(scoped_lockable) Guard {
      public:
-        explicit Guard(Flight& flight) : flight_(flight) { flight_.mutex_.lock(); }
+        explicit Guard(Flight& flight) TUTTI_THREAD_ATTRIBUTE(acquire_capability(flight.mutex_)) : flight_(flight) {
+            flight_.mutex_.lock();
+        }
         /// The lock that this thread holds already.
-        Guard(Flight& flight, std::adopt_lock_t /*held*/) : flight_(flight) {}
-        ~Guard();
+        Guard(Flight& flight, std::adopt_lock_t /*held*/) TUTTI_REQUIRES(flight.mutex_) : flight_(flight) {}
+        ~Guard() TUTTI_THREAD_ATTRIBUTE(release_capability());
         Guard(const Guard&) = delete;
         Guard& operator=(const Guard&) = delete;
 
@@ -65,40 +70,40 @@ class Flight final : public Driven {
     };
 
     /// Nothing is in flight, and nothing is wrong.
-    bool quiet() const noexcept { return active_.empty() && messages_.empty() && sound(); }
-    bool sound() const noexcept { return !failure_ && !verdicts_.health().has_news(); }
+    bool quiet() const noexcept TUTTI_REQUIRES(mutex_) { return active_.empty() && messages_.empty() && sound(); }
+    bool sound() const noexcept TUTTI_REQUIRES(mutex_) { return !failure_ && !verdicts_.health().has_news(); }
     const std::exception_ptr& failure() const noexcept { return failure_; }
-    bool failing() const noexcept { return failure_ || deferred_; }
+    bool failing() const noexcept TUTTI_REQUIRES(mutex_) { return failure_ || deferred_; }
     /// An operation in flight, of collectives first, and its group's inquest; null: there is none.
     struct InFlight {
         std::shared_ptr<Operation> operation{};
         Inquest* inquest = nullptr;
     };
-    InFlight any() const;
+    InFlight any() const TUTTI_REQUIRES(mutex_);
     /// The first deadline of the operations in flight, but not later than `limit`.
-    Deadline first_deadline(const Deadline& limit) const;
+    Deadline first_deadline(const Deadline& limit) const TUTTI_REQUIRES(mutex_);
     /// The collective that moves in a group, or in any group (null); takes the lock.
     std::shared_ptr<Operation> collective_of(const Group* group);
 
     /// A group has collectives in flight, from now on until it has none.
-    void activate(Collectives& collectives);
-    void post(const std::shared_ptr<Operation>& message);
+    void activate(Collectives& collectives) TUTTI_REQUIRES(mutex_);
+    void post(const std::shared_ptr<Operation>& message) TUTTI_REQUIRES(mutex_);
     /// Moves all operations as far as they go; true if anything moved.
-    bool progress();
+    bool progress() TUTTI_REQUIRES(mutex_);
     /// Fails, if the news says so. Data that had come from a rank before it died or left count first: operations that
     /// need no more than these succeed.
-    void hear();
+    void hear() TUTTI_REQUIRES(mutex_);
     /// Moves an execution on; a failure inside takes effect when it has returned. Where a user's function fails the
     /// world does, on all ranks.
-    bool run(engine::Running& execution);
+    bool run(engine::Running& execution) TUTTI_REQUIRES(mutex_);
     /// The operation is over: with an error, or well. Its record has been written (Group::end).
-    void complete(std::shared_ptr<Operation> operation, const std::exception_ptr& error);
+    void complete(std::shared_ptr<Operation> operation, const std::exception_ptr& error) TUTTI_REQUIRES(mutex_);
     /// Every operation of every group fails with it.
-    void fail(const std::exception_ptr& error);
+    void fail(const std::exception_ptr& error) TUTTI_REQUIRES(mutex_);
     /// The checks that a rank makes now and then: deadlines, ranks that left, mismatches that no message shows.
-    void check();
+    void check() TUTTI_REQUIRES(mutex_);
     /// From now on check() ends no message: the rank that leaves looks after them.
-    void leave() noexcept { leaving_ = true; }
+    void leave() noexcept TUTTI_REQUIRES(mutex_) { leaving_ = true; }
     /// In a forked child, where nothing can be done: the lock is free, and this is the failure.
     void inherit(const std::exception_ptr& failure) noexcept;
 
@@ -112,31 +117,32 @@ class Flight final : public Driven {
     void end_of_thread() noexcept override;
 
  private:
-    bool has_native() const;
-    bool take_connections();
-    bool move_all();
-    void take_what_has_come();
-    bool progress_collectives();
+    bool has_native() const TUTTI_REQUIRES(mutex_);
+    bool take_connections() TUTTI_REQUIRES(mutex_);
+    bool move_all() TUTTI_REQUIRES(mutex_);
+    void take_what_has_come() TUTTI_REQUIRES(mutex_);
+    bool progress_collectives() TUTTI_REQUIRES(mutex_);
     /// The parts of check(). False: it has ended.
-    bool check_messages(Instant now);
-    bool check_collectives(Instant now);
-    void check_last_collectives();
+    bool check_messages(Instant now) TUTTI_REQUIRES(mutex_);
+    bool check_collectives(Instant now) TUTTI_REQUIRES(mutex_);
+    void check_last_collectives() TUTTI_REQUIRES(mutex_);
 
     GroupTable& groups_;
     Verdicts& verdicts_;
-    Ways ways_;
-    Mailboxes mailboxes_;
-    PostedMessages messages_;
+    Ways ways_;  // for good, from attach() on
     BiasedMutex mutex_;
-    std::vector<Collectives*> active_;                   // their operations keep the groups alive
-    std::vector<Collectives*> checked_;                  // of one check: meanwhile others may become active
-    std::vector<std::shared_ptr<Operation>> completed_;  // whose continuations have not been called yet
-    std::exception_ptr failure_;
-    bool executing_ = false;       // inside an execution
-    std::exception_ptr deferred_;  // the failure meanwhile
-    bool leaving_ = false;         // no receive will come
-    Instant next_check_{}, last_check_{};
-    std::vector<std::shared_ptr<Group>> no_groups_;  // the memory of the last check's list
+    Mailboxes mailboxes_ TUTTI_GUARDED_BY(mutex_);
+    PostedMessages messages_ TUTTI_GUARDED_BY(mutex_);
+    std::vector<Collectives*> active_ TUTTI_GUARDED_BY(mutex_);   // their operations keep the groups alive
+    std::vector<Collectives*> checked_ TUTTI_GUARDED_BY(mutex_);  // of one check: meanwhile others may become active
+    std::vector<std::shared_ptr<Operation>> completed_
+        TUTTI_GUARDED_BY(mutex_);  // whose continuations have not been called yet
+    std::exception_ptr failure_ TUTTI_GUARDED_BY(mutex_);
+    bool executing_ TUTTI_GUARDED_BY(mutex_) = false;       // inside an execution
+    std::exception_ptr deferred_ TUTTI_GUARDED_BY(mutex_);  // the failure meanwhile
+    bool leaving_ TUTTI_GUARDED_BY(mutex_) = false;         // no receive will come
+    Instant next_check_ TUTTI_GUARDED_BY(mutex_){}, last_check_ TUTTI_GUARDED_BY(mutex_){};
+    std::vector<std::shared_ptr<Group>> no_groups_ TUTTI_GUARDED_BY(mutex_);  // the memory of the last check's list
 };
 
 }  // namespace tutti::detail

@@ -10,12 +10,12 @@ import sys
 import tempfile
 
 SEEDED = '''
-#include "core/thread_safety.hpp"
+#include "core/biased_mutex.hpp"
 class Counter {
  public:
     int next() { %s return ++count_; }
  private:
-    tutti::Mutex mutex_;
+    tutti::%s mutex_;
     int count_ TUTTI_GUARDED_BY(mutex_) = 0;
 };
 int next() { static Counter counter; return counter.next(); }
@@ -52,8 +52,11 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as folder:
         probe = pathlib.Path(folder) / "probe.cpp"
-        for body, passes in (("const tutti::MutexLock lock(mutex_);", True), ("", False)):
-            probe.write_text(SEEDED % body)
+        for body, mutex, passes in (("const tutti::MutexLock lock(mutex_);", "Mutex", True), ("", "Mutex", False),
+                                    ("const tutti::BiasedMutex::Lock lock(mutex_);", "BiasedMutex", True),
+                                    ("if (!mutex_.try_lock()) return 0;", "BiasedMutex", False),
+                                    ("", "BiasedMutex", False)):
+            probe.write_text(SEEDED % (body, mutex))
             result = analyse(clang, source, probe)
             if (result.returncode == 0) != passes:
                 print(f"the analysis {'refuses a right' if passes else 'accepts a wrong'} class:\n{result.stderr}")
