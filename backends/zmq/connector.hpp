@@ -32,6 +32,7 @@ class ZmqConnector final : public transport::Streams {
 
     transport::Stream* to(int peer) override;
     transport::Stream* existing(int peer) override;
+    bool has_threads() const noexcept override { return true; }
 
  private:
     struct Peer {

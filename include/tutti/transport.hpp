@@ -30,7 +30,7 @@
 #include <vector>
 
 /// The version of this header; tutti loads no libraries of another version.
-#define TUTTI_TRANSPORT_ABI 2
+#define TUTTI_TRANSPORT_ABI 3
 
 namespace tutti {
 
@@ -140,6 +140,9 @@ class Streams {
                                               std::span<const std::byte> /*bytes*/) {
         return nullptr;
     }
+    /// Whether threads other than the rank's move all bytes and carry out the calls. A rank that waits for them sleeps
+    /// on the descriptors at once, and leaves its core to these threads.
+    virtual bool has_threads() const noexcept { return false; }
 };
 
 }  // namespace transport

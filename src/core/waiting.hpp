@@ -43,6 +43,8 @@ class Waiting {
 
     /// Whether, as far as the start could tell, every rank has a core of its own, so that looking helps.
     bool has_own_core() const noexcept { return looks_ > 0; }
+    /// Whether this rank may choose otherwise than it was told to.
+    bool learns() const noexcept { return learns_; }
     /// Whether neither looking nor yielding helps, now.
     bool sleeps_at_once() const noexcept { return turns_now_.load(std::memory_order_relaxed) == 0; }
     /// The next turn after so many in vain, 1 and more.

@@ -52,6 +52,13 @@ Driver::Scope::~Scope() {
     if (driver_.driven_->is_busy()) driver_.unpark();
 }
 
+// TUTTI_WAIT=spin looks all the same.
+Waiting::Turn Driver::turn(const Waiting& waiting, int idle) {
+    const Waiting::Turn usual = waiting.turn(idle);
+    const bool may_sleep = usual != Waiting::Turn::sleep && waiting.learns();
+    return may_sleep && driven_->is_moved_by_threads() ? Waiting::Turn::sleep : usual;
+}
+
 Driver::Waited Driver::wait(const std::function<bool()>& done, const Deadline& limit, const Deadline& deadline) {
     const Scope scope(*this);
     int idle = 0;
@@ -64,17 +71,17 @@ Driver::Waited Driver::wait(const std::function<bool()>& done, const Deadline& l
             continue;
         }
         if (done()) break;
-        Waiting::Turn turn = waiting_.turn(++idle);
+        Waiting::Turn next = turn(waiting_, ++idle);
         // A turn over sockets costs a system call anyway, and ranks of other hosts (containers, say) may be waiting for
         // this very core: so this rank offers it to them from the start.
-        if (turn == Waiting::Turn::look && !neighbours_->are_all() && idle > turns_before_yield)
-            turn = Waiting::Turn::yield;
-        if (turn == Waiting::Turn::look) {
+        if (next == Waiting::Turn::look && !neighbours_->are_all() && idle > turns_before_yield)
+            next = Waiting::Turn::yield;
+        if (next == Waiting::Turn::look) {
             looks.pause();
             continue;
         }
-        if (turn == Waiting::Turn::yield) waiting_.yield(Clock::now());
-        if (turn == Waiting::Turn::sleep || idle % turns_before_check == 0) {
+        if (next == Waiting::Turn::yield) waiting_.yield(Clock::now());
+        if (next == Waiting::Turn::sleep || idle % turns_before_check == 0) {
             if (limit.expired()) return done() ? Waited::done : Waited::expired;
             if (interrupt_requested()) {
                 clear_interrupt();
@@ -82,9 +89,9 @@ Driver::Waited Driver::wait(const std::function<bool()>& done, const Deadline& l
             }
             driven_->look_after();
         }
-        if (turn == Waiting::Turn::sleep) {
-            const Deadline next = Deadline::at(std::min(limit.when(), deadline.when()));
-            sleep(std::clamp(std::chrono::ceil<milliseconds>(next.remaining()), milliseconds(1), wait_slice), done);
+        if (next == Waiting::Turn::sleep) {
+            const Deadline first = Deadline::at(std::min(limit.when(), deadline.when()));
+            sleep(std::clamp(std::chrono::ceil<milliseconds>(first.remaining()), milliseconds(1), wait_slice), done);
             waiting_.slept(Clock::now());
         }
     }
@@ -208,7 +215,7 @@ void Driver::run_thread() {
             continue;
         }
         driven_->look_after();
-        if (background_waiting_.turn(++idle) != Waiting::Turn::sleep) {
+        if (turn(background_waiting_, ++idle) != Waiting::Turn::sleep) {
             background_waiting_.yield(Clock::now());
             continue;
         }

@@ -39,6 +39,9 @@ class Driven {
     /// when there is news. -1 among them: something moves in memory of which none tells.
     virtual void pollables(std::vector<transport::Pollable>& into) = 0;
     virtual int news_fd() const noexcept = 0;
+    /// Whether threads of a transport's library carry out all that is in flight. They need the core more than a rank
+    /// that looks again and again.
+    virtual bool is_moved_by_threads() { return false; }
     /// The progress thread has ended with an exception.
     virtual void end_of_thread() noexcept = 0;
 };
@@ -84,6 +87,7 @@ class Driver {
     void stop();
 
  private:
+    Waiting::Turn turn(const Waiting& waiting, int idle);
     void sleep(std::chrono::milliseconds limit, const std::function<bool()>& done);
     void start_thread();
     void run_thread();

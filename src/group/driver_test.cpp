@@ -21,6 +21,7 @@ class Work : public Driven {
     bool move() override {
         const std::lock_guard lock(mutex_);
         mover_ = std::this_thread::get_id();
+        ++moves;
         if (left_ == 0 || held_) return false;
         --left_;
         return true;
@@ -34,6 +35,7 @@ class Work : public Driven {
     void pollables(std::vector<transport::Pollable>& into) override { into.clear(); }
     int news_fd() const noexcept override { return news_.get(); }
     void end_of_thread() noexcept override {}
+    bool is_moved_by_threads() override { return by_threads; }
 
     void add(int turns) {
         const std::lock_guard lock(mutex_);
@@ -53,6 +55,8 @@ class Work : public Driven {
         return !is_busy();
     }
     std::atomic<int> looks{0};
+    std::atomic<bool> by_threads{false};
+    std::atomic<int> moves{0};
 
  private:
     std::mutex mutex_;
@@ -81,6 +85,22 @@ TEST_F(DriverOf, a_wait_ends_at_its_limit_and_looks_after_things_meanwhile) {
     EXPECT_EQ(driver_.wait([] { return false; }, Deadline::after(milliseconds(30)), Deadline::never()),
               Driver::Waited::expired);
     EXPECT_GT(work_.looks, 0);
+}
+
+// A rank that yields looks at its work many times in such a time.
+TEST_F(DriverOf, a_thread_that_waits_for_a_librarys_threads_sleeps_at_once) {
+    driver_.waiting().choose(settings::Wait::automatic, 2, 2, 1'000'000);
+    work_.by_threads = true;
+    work_.add(1);
+    work_.hold(true);
+    EXPECT_EQ(driver_.wait([] { return false; }, Deadline::after(milliseconds(200)), Deadline::never()),
+              Driver::Waited::expired);
+    EXPECT_LE(work_.moves, 20);
+    driver_.waiting().choose(settings::Wait::spin, 2, 2, 0);  // as it was told to
+    work_.moves = 0;
+    EXPECT_EQ(driver_.wait([] { return false; }, Deadline::after(milliseconds(200)), Deadline::never()),
+              Driver::Waited::expired);
+    EXPECT_GT(work_.moves, 20);
 }
 
 TEST_F(DriverOf, a_signal_ends_a_wait_once) {

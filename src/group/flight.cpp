@@ -105,6 +105,19 @@ bool Flight::has_native() const {
 
 // ---- For the driver
 
+void Flight::add(const std::shared_ptr<transport::Mailbox>& mailbox) {
+    mailboxes_.add(mailbox);
+    if (mailbox->has_threads()) has_threads_ = true;
+}
+
+bool Flight::is_moved_by_threads() {
+    if (!has_threads_) return false;
+    const BiasedMutex::Lock lock(mutex_);
+    if (active_.empty() && messages_.empty()) return false;
+    return messages_.are_moved_by_threads() &&
+           std::ranges::all_of(active_, [](Collectives* one) { return one->mailbox().has_threads(); });
+}
+
 bool Flight::move() {
     const Guard guard(*this);
     return progress();

@@ -19,6 +19,7 @@
 #include "group/verdicts.hpp"
 #include "transport/links.hpp"
 
+#include <atomic>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -50,6 +51,8 @@ class Flight final : public Driven {
     }
 
     Mailboxes& mailboxes() noexcept { return mailboxes_; }
+    /// Mailboxes::add.
+    void add(const std::shared_ptr<transport::Mailbox>& mailbox) TUTTI_REQUIRES(mutex_);
     PostedMessages& messages() noexcept { return messages_; }
     transport::Links& links() noexcept { return *ways_.links; }
     BiasedMutex& mutex() noexcept TUTTI_THREAD_ATTRIBUTE(lock_returned(mutex_)) { return mutex_; }
@@ -114,6 +117,7 @@ class Flight final : public Driven {
     bool has_failed() override;
     void pollables(std::vector<transport::Pollable>& into) override;
     int news_fd() const noexcept override { return ways_.news_fd; }
+    bool is_moved_by_threads() override;
     void end_of_thread() noexcept override;
 
  private:
@@ -130,6 +134,7 @@ class Flight final : public Driven {
     GroupTable& groups_;
     Verdicts& verdicts_;
     Ways ways_;  // for good, from attach() on
+    std::atomic<bool> has_threads_{false};  // of a mailbox beside the world's, or of one that has gone
     BiasedMutex mutex_;
     Mailboxes mailboxes_ TUTTI_GUARDED_BY(mutex_);
     PostedMessages messages_ TUTTI_GUARDED_BY(mutex_);

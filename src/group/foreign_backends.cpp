@@ -122,8 +122,8 @@ void ForeignBackends::make(const SubgroupSpec& spec) {
             .device = spec.device};
         if (backend::is_transport(name)) {
             transport_ = std::make_shared<ForeignTransport>(group_, backend::make_streams(name, options));
-            const std::lock_guard lock(world.flight().mutex());
-            world.flight().mailboxes().add({transport_, &transport_->mailbox()});
+            const BiasedMutex::Lock lock(world.flight().mutex());
+            world.flight().add({transport_, &transport_->mailbox()});
             continue;
         }
         std::shared_ptr<CustomBackend> made;

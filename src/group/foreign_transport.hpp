@@ -41,6 +41,7 @@ class ForeignTransport {
         OfWorld(const Group& group, std::unique_ptr<transport::Streams> streams);
         transport::Stream* to(int peer) override;
         transport::Stream* existing(int peer) override;
+        bool has_threads() const noexcept override { return streams_ && streams_->has_threads(); }
         std::unique_ptr<transport::LibraryCall> begin(const BackendRequest& request) override;
         std::unique_ptr<transport::LibraryCall> receive(int peer, std::uint64_t number,
                                                         std::span<std::byte> into) override;

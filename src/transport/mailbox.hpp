@@ -90,6 +90,8 @@ class Mailbox {
     bool is_over(int peer) const noexcept;
     /// Descriptors worth polling: for input, or for output where something is queued.
     void pollables(std::vector<Pollable>& into) const;
+    /// Threads of the transport move the bytes (Streams::has_threads).
+    bool has_threads() const noexcept { return streams_.has_threads(); }
 
     /// From here on messages of ranks of this host are read where they lie, see Pulls.
     static constexpr std::size_t pull_bytes_on_shared_cores = Pulls::bytes_on_shared_cores;

@@ -49,7 +49,9 @@ struct Pipe {
 };
 using Pipes = std::map<std::pair<int, int>, std::shared_ptr<Pipe>>;  // from, to
 
-std::atomic<bool> cuts{false};  // rank 1's streams break off
+std::atomic<bool> cuts{false};         // rank 1's streams break off
+std::atomic<bool> has_threads{false};  // that move the bytes, as the streams say
+std::atomic<int> looks{0};             // of rank 0 at its streams
 
 class PipeStream final : public transport::Stream {
  public:
@@ -71,6 +73,7 @@ class PipeStream final : public transport::Stream {
     }
     std::size_t read(std::span<std::byte> into, std::span<std::byte> ahead) override {
         const std::lock_guard lock(in_->mutex);
+        if (rank_ == 0) ++looks;
         std::size_t done = 0;
         for (const auto part : std::array{into, ahead}) {
             const std::size_t count = std::min(part.size(), in_->bytes.size());
@@ -188,6 +191,7 @@ class PipeStreams final : public transport::Streams {
         awaited_ += static_cast<int>(streams_.size());
         return std::make_unique<PipeCall>(library_, awaited_);
     }
+    bool has_threads() const noexcept override { return test::has_threads; }
     static inline std::atomic<int> made{0}, open{0};
 
  private:
@@ -236,6 +240,25 @@ TEST(Transports, of_others_carry_collectives_and_messages_of_all_lengths) {
         barrier({.group = g});
         g.destroy();
     });
+}
+
+// A rank that looked again and again would take the cores that the transport's threads need.
+TEST(Transports, of_others_with_threads_are_waited_for_asleep) {
+    has_threads = true;
+    run_on_pipes(2, [](ProcessGroup& g) {
+        std::vector<int> x(10, 1);
+        all_reduce(x, {.group = g});
+        if (g.rank() == 1) std::this_thread::sleep_for(200ms);
+        if (g.rank() == 0) looks = 0;
+        all_reduce(x, {.group = g});
+        EXPECT_EQ(x, std::vector<int>(10, 4));
+        EXPECT_LT(looks, 50);
+        Work later = async::all_reduce(x, {.group = g});
+        later.wait();
+        EXPECT_EQ(x, std::vector<int>(10, 8));
+        g.destroy();
+    });
+    has_threads = false;
 }
 
 TEST(Transports, of_others_show_ranks_that_disagree_both_sides) {
