@@ -39,7 +39,8 @@ std::unique_ptr<transport::LibraryCall> ForeignTransport::OfWorld::send(int peer
 }
 
 ForeignTransport::ForeignTransport(const Group& group, std::unique_ptr<transport::Streams> streams)
-    : streams_(group, std::move(streams)),
+    : health_(group.world().verdicts().health()),
+      streams_(group, std::move(streams)),
       mailbox_(group.world().rank(), group.world().size(), group.world().id(), streams_, group.world().groups()) {
     for (const int peer : group.ranks().all()) {  // others may send first
         if (peer != group.world().rank()) mailbox_.activate(peer);
@@ -48,7 +49,7 @@ ForeignTransport::ForeignTransport(const Group& group, std::unique_ptr<transport
 
 ForeignTransport::~ForeignTransport() {
     try {
-        mailbox_.finish();
+        if (!health_.cause()) mailbox_.finish();
     } catch (const std::exception& error) {
         TUTTI_WARN("{}", error.what());
     }
@@ -61,11 +62,13 @@ std::unique_ptr<engine::Running> ForeignTransport::begin(const Operation& operat
     return call ? std::make_unique<LibraryCollective>(std::move(request), std::move(call)) : nullptr;
 }
 
-// Bytes for a peer that has gone, or that this rank has given up, would be waited for in vain.
+// Bytes for a peer that has gone, or that this rank has given up, would be waited for in vain. After a failure any may
+// have gone, and none needs them.
 void ForeignTransport::close_given_up() noexcept {
+    const bool has_failed = health_.cause().has_value();
     for (int peer = 0; peer < streams_.world_size(); ++peer) {
         const transport::StreamEnd* const end = mailbox_.end_of(peer);
-        const bool given_up = mailbox_.is_over(peer) && (end == nullptr || !end->broken.empty());
+        const bool given_up = has_failed || (mailbox_.is_over(peer) && (end == nullptr || !end->broken.empty()));
         Stream* const stream = given_up ? streams_.existing(peer) : nullptr;
         if (stream != nullptr) stream->close();
     }

@@ -15,13 +15,14 @@
 namespace tutti::detail {
 
 class Group;
+class Health;
 class Operation;
 
 class ForeignTransport {
  public:
     /// Of a group, whose world must outlive it.
     ForeignTransport(const Group& group, std::unique_ptr<transport::Streams> streams);
-    /// Says on its streams that nothing more comes, where that can be said at once.
+    /// Says on its streams that nothing more comes, where that can be said at once and the world has not failed.
     ~ForeignTransport();
     ForeignTransport(const ForeignTransport&) = delete;
     ForeignTransport& operator=(const ForeignTransport&) = delete;
@@ -57,6 +58,7 @@ class ForeignTransport {
 
     void close_given_up() noexcept;
 
+    const Health& health_;
     OfWorld streams_;
     transport::Mailbox mailbox_;
 };

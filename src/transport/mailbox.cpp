@@ -129,6 +129,7 @@ void Mailbox::count_awaited(const Transfer& receive, int by) {
 }
 
 void Mailbox::drop_all() {
+    dropped_ = true;
     matching_.drop_all();
     long_messages_.drop_all();
     pulls_.drop_all();
@@ -242,6 +243,7 @@ bool Mailbox::progress() {
 
 std::vector<int> Mailbox::finish() {
     std::vector<int> late;
+    if (dropped_) return late;
     for (std::size_t i = 0; i < peers_.met(); ++i) {
         Peer& p = peers_.met(i);
         Stream* const stream = p.rank == rank_ || p.lost ? nullptr : streams_.existing(p.rank);

@@ -73,7 +73,7 @@ class Mailbox {
     /// Its findings since the last call. After a mismatch the mailbox makes no progress: its owner has to end it.
     std::vector<Finding> take_findings() { return findings_.take(); }
     bool has_findings() const noexcept { return !findings_.empty(); }
-    /// Forgets all transfers; their owners are about to go.
+    /// Forgets all transfers; their owners are about to go. From now on finish() says nothing.
     void drop_all();
     /// Forgets one receive that nothing has met yet; false if it is already being filled.
     bool cancel_receive(Transfer& transfer);
@@ -133,6 +133,7 @@ class Mailbox {
     Peers peers_;
     Bounce bounce_;
     unsigned turns_ = 0;
+    bool dropped_ = false;  // all transfers, so that a stream may have broken off inside of a message
 };
 
 }  // namespace tutti::transport

@@ -7,10 +7,16 @@
 #include <tutti/tutti.hpp>
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -136,6 +142,66 @@ TEST(Gloo, names_the_interface_that_is_not_there) {
         [&] { ProcessGroup({.store = store, .rank = 0, .world_size = 1, .backend = "gloo"}); });
     EXPECT_TRUE(has(text, "GLOO_SOCKET_IFNAME=lo,eth77: this host has no \"eth77\"")) << text;
     ::unsetenv("GLOO_SOCKET_IFNAME");
+}
+
+// One of two ranks whose group fails, and leaves it: `first` before the other one. The time that the other one takes.
+std::chrono::steady_clock::duration time_to_leave_after_a_failure(Store store, int rank, int first) {
+    std::optional<ProcessGroup> g =
+        ProcessGroup({.store = store, .rank = rank, .world_size = 2, .timeout = 20s, .backend = "hf_zmq"});
+    std::vector<int> x(1000);
+    if (rank == 0) {
+        (void)message_of<Timeout>([&] { all_reduce(x, {.group = *g, .timeout = 150ms}); });
+        store.set("it has failed", "");
+    }
+    store.wait({rank == first ? "it has failed" : "the first has gone"}, 20s);
+    if (rank != first) std::this_thread::sleep_for(100ms);  // ZeroMQ learns of it
+    const auto begin = std::chrono::steady_clock::now();
+    g.reset();
+    const auto took = std::chrono::steady_clock::now() - begin;
+    if (rank == first) store.set("the first has gone", "");
+    return rank == first ? took.zero() : took;
+}
+
+// The child's exit status: 0, if no rank waited.
+int leave_after_a_failure(int ports, int rank, int first) {
+    try {
+        std::uint16_t port = 0;
+        if (::read(ports, &port, sizeof port) != sizeof port) return 3;
+        if (time_to_leave_after_a_failure(TCPStore({.port = port}), rank, first) > 2s) return 2;
+        return ::testing::Test::HasFailure() ? 1 : 0;
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+        return 3;
+    }
+}
+
+// Ranks in processes of their own, and no thread of the one that has gone.
+TEST(HfZmq, lets_a_rank_go_at_once_after_a_failure_although_its_peer_has_gone) {
+    if (!is_built("hf_zmq")) GTEST_SKIP() << "libzmq was not here";
+    for (const int first : {0, 1}) {
+        int ports[2];
+        ASSERT_EQ(::pipe(ports), 0);
+        std::array<pid_t, 2> ranks{};
+        for (int rank = 0; rank < 2; ++rank) {
+            ranks[static_cast<std::size_t>(rank)] = ::fork();
+            if (ranks[static_cast<std::size_t>(rank)] == 0) ::_exit(leave_after_a_failure(ports[0], rank, first));
+        }
+        const TCPStore store({.is_master = true});
+        const std::uint16_t port = store.port();
+        for (const pid_t rank : ranks) {
+            ASSERT_GT(rank, 0);
+            ASSERT_EQ(::write(ports[1], &port, sizeof port), static_cast<ssize_t>(sizeof port));
+        }
+        for (const pid_t rank : ranks) {
+            int status = 0;
+            ::waitpid(rank, &status, 0);
+            EXPECT_EQ(WEXITSTATUS(status), 0)
+                << "process " << rank << " of " << ranks[0] << " and " << ranks[1] << "; rank " << first
+                << " leaves first; 2: the other one has waited for it";
+        }
+        ::close(ports[0]);
+        ::close(ports[1]);
+    }
 }
 
 TEST(HfZmq, has_one_backend_for_all_its_names) {
