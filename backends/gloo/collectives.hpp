@@ -11,7 +11,7 @@
 
 namespace tutti::backends::gloo {
 
-/// Whether Gloo has it. It lacks reduce_scatter; avg, for lack of a division; types that are rounded once at the end,
+/// Whether Gloo has it. It lacks reduce_scatter; avg, whose sum tutti divides; types that are rounded once at the end,
 /// which Gloo would round at every step; the order of ranks. The answer is the same on all ranks.
 bool has_collective(const BackendRequest& request);
 /// Runs a request that Gloo has to its end. The calling thread has blocked SIGPIPE.

@@ -122,10 +122,10 @@ class Streams {
     /// The stream to a peer if bytes have gone over it, in either direction, or may have; null otherwise.
     virtual Stream* existing(int peer) = 0;
     /// Begins a collective in the transport's library. Null: the library has none for this request, or none that rounds
-    /// and orders as it asks. The answer must be the same on all ranks. The request stays where it is as long as the
-    /// call. tutti begins one call after the other, in the same order on all ranks, and each when the one before it has
-    /// gone; messages go over the streams meanwhile. After a call that was given up there is no further one. Never
-    /// waits. Throws DistError.
+    /// and orders as it asks. tutti asks for no average: it divides a sum. The answer must be the same on all ranks.
+    /// The request stays where it is as long as the call. tutti begins one call after the other, in the same order on
+    /// all ranks, and each when the one before it has gone; messages go over the streams meanwhile. After a call that
+    /// was given up there is no further one. Never waits. Throws DistError.
     virtual std::unique_ptr<LibraryCall> begin(const BackendRequest& /*request*/) { return nullptr; }
     /// The receiver's end of a long message that the library moves from one rank's memory to the other's. Null: its
     /// bytes go over the stream instead. The number is the sender's, and no other message that it has under way has it.

@@ -8,6 +8,18 @@ namespace tutti::detail {
 
 using transport::Stream;
 
+namespace {
+
+std::uint64_t elements_of_result(const BackendRequest& reduction, int rank) {
+    switch (reduction.call) {
+        case BackendCall::reduce: return reduction.root == rank ? reduction.count : 0;
+        case BackendCall::reduce_scatter: return reduction.counts[static_cast<std::size_t>(rank)];
+        default: return reduction.count;
+    }
+}
+
+}  // namespace
+
 ForeignTransport::OfWorld::OfWorld(const Group& group, std::unique_ptr<transport::Streams> streams)
     : streams_(std::move(streams)) {
     for (int peer = 0; peer < group.world().size(); ++peer)
@@ -57,9 +69,15 @@ ForeignTransport::~ForeignTransport() {
 }
 
 std::unique_ptr<engine::Running> ForeignTransport::begin(const Operation& operation) {
-    auto request = std::make_unique<const BackendRequest>(request_of(operation, *operation.group));
+    const Group& group = *operation.group;
+    auto request = std::make_unique<BackendRequest>(request_of(operation, group));
+    LibraryCollective::Division division;
+    if (request->op.kind() == ReduceOp::Kind::avg) {
+        request->op = ReduceOp::sum;
+        division = {.elements = elements_of_result(*request, group.rank()), .divisor = operation.call.divisor};
+    }
     auto call = streams_.begin(*request);
-    return call ? std::make_unique<LibraryCollective>(std::move(request), std::move(call)) : nullptr;
+    return call ? std::make_unique<LibraryCollective>(std::move(request), std::move(call), division) : nullptr;
 }
 
 // Bytes for a peer that has gone, or that this rank has given up, would be waited for in vain. After a failure any may

@@ -1,5 +1,7 @@
 #include "group/library_collective.hpp"
 
+#include "reduce/reduce.hpp"
+
 namespace tutti::detail {
 namespace {
 
@@ -12,11 +14,19 @@ bool LibraryCollective::progress() {
     if (error_) return done_ = Clock::now() - failed_ >= time_for_the_cause;
     try {
         done_ = call_->done();
+        if (done_) divide();
     } catch (...) {
         error_ = std::current_exception();
         failed_ = Clock::now();
     }
     return done_;
+}
+
+void LibraryCollective::divide() const {
+    if (division_.elements == 0 || division_.divisor == 1) return;
+    const void* const sum = request_->output;
+    kernels::combine(ReduceOp::Kind::avg, request_->dtype, request_->output, {&sum, 1}, division_.elements,
+                     division_.divisor);
 }
 
 void LibraryCollective::pollables(std::vector<transport::Pollable>& into) const {

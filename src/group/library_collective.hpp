@@ -12,6 +12,7 @@
 #include <tutti/backend.hpp>
 #include <tutti/transport.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -19,9 +20,15 @@ namespace tutti::detail {
 
 class LibraryCollective final : public engine::Running {
  public:
+    /// What is left to do once the library has made the sum of an average.
+    struct Division {
+        std::uint64_t elements = 0;  ///< of this rank's result
+        std::uint64_t divisor = 1;
+    };
     /// The call refers to the request.
-    LibraryCollective(std::unique_ptr<const BackendRequest> request, std::unique_ptr<transport::LibraryCall> call)
-        : request_(std::move(request)), call_(std::move(call)) {}
+    LibraryCollective(std::unique_ptr<const BackendRequest> request, std::unique_ptr<transport::LibraryCall> call,
+                      Division division)
+        : request_(std::move(request)), call_(std::move(call)), division_(division) {}
 
     bool progress() override;
     bool done() const noexcept override { return done_; }
@@ -33,8 +40,11 @@ class LibraryCollective final : public engine::Running {
     void pollables(std::vector<transport::Pollable>& into) const override;
 
  private:
+    void divide() const;
+
     const std::unique_ptr<const BackendRequest> request_;
     const std::unique_ptr<transport::LibraryCall> call_;  // goes before the request
+    const Division division_;
     bool done_ = false;
     std::exception_ptr error_;
     Instant failed_;
