@@ -133,7 +133,7 @@ class Flight final : public Driven {
 
     GroupTable& groups_;
     Verdicts& verdicts_;
-    Ways ways_;  // for good, from attach() on
+    Ways ways_;                             // for good, from attach() on
     std::atomic<bool> has_threads_{false};  // of a mailbox beside the world's, or of one that has gone
     BiasedMutex mutex_;
     Mailboxes mailboxes_ TUTTI_GUARDED_BY(mutex_);
