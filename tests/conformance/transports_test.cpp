@@ -376,7 +376,7 @@ TEST(Transports, of_others_give_up_a_call_of_the_library_and_say_why) {
         });
         EXPECT_TRUE(has(text, "all_reduce of float32 × 10") && has(text, "barrier")) << text;
     });
-    EXPECT_GE(PipeLibrary::given_up, 2);
+    EXPECT_GE(PipeLibrary::given_up, 1);  // a rank that comes late hears of it before it has begun its call
     run_on_pipes(2, [](ProcessGroup& g) {
         if (g.rank() == 1) {
             std::vector<int> x(1);
