@@ -2,8 +2,8 @@
 // that each knows where the others' buffers lie, and how a rank reaches these. They lie in symmetric memory, which all
 // map, or in ordinary memory, from and to which the kernel copies.
 //
-// An operation that fails gives its buffers back to the caller while others may still touch them. So it revokes its
-// word from when they met, which is a matter for two: a reader looks, after it has read, whether the buffer still
+// An operation that fails gives its buffers back to the caller while others may still touch them. So it revokes what
+// it has said when they met, which is a matter for two: a reader looks, after it has read, whether the buffer still
 // stood; a writer says first that it writes (writing_to), then looks whether the buffer stands, and the rank that
 // revokes waits for the writers. Either sees the other, as both make a full fence in between (Dekker's algorithm).
 //
@@ -45,8 +45,8 @@ class PeerBuffers {
     /// not.
     std::byte* mapped(int peer, const schedule::Chunk& chunk) const { return find(peer, chunk).at; }
 
-    /// Takes this rank's word back, if it has given it: when this returns, no other rank reads or writes its buffers
-    /// any more.
+    /// From now on no rank may touch this rank's buffers, which it has named or not. When this returns, none reads or
+    /// writes them any more.
     void revoke() const noexcept;
 
  private:

@@ -83,6 +83,11 @@ void Flight::activate(Collectives& collectives) {
     if (std::ranges::find(active_, &collectives) == active_.end()) active_.push_back(&collectives);
 }
 
+void Flight::add(const std::shared_ptr<transport::Mailbox>& mailbox) {
+    mailboxes_.add(mailbox);
+    if (mailbox->has_threads()) has_threads_ = true;
+}
+
 void Flight::post(const std::shared_ptr<Operation>& message) {
     messages_.add(message);
     transport::Transfer& transfer = message->transfer;
@@ -104,11 +109,6 @@ bool Flight::has_native() const {
 }
 
 // ---- For the driver
-
-void Flight::add(const std::shared_ptr<transport::Mailbox>& mailbox) {
-    mailboxes_.add(mailbox);
-    if (mailbox->has_threads()) has_threads_ = true;
-}
 
 bool Flight::is_moved_by_threads() {
     if (!has_threads_) return false;
