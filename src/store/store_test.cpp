@@ -367,6 +367,7 @@ TEST(TCPStore, refuses_a_wrong_secret_and_a_forked_connection) {
     } catch (const DistNetworkError& error) {
         EXPECT_EQ(error.code(), ErrorCode::security);
     }
+#ifndef __SANITIZE_ADDRESS__  // the server's thread may have its allocator's lock at the fork, and the child for ever
     const pid_t child = ::fork();
     if (child == 0) {
         try {
@@ -379,6 +380,7 @@ TEST(TCPStore, refuses_a_wrong_secret_and_a_forked_connection) {
     int status = 0;
     ::waitpid(child, &status, 0);
     EXPECT_EQ(status, 0);
+#endif
 }
 
 TEST(TCPStore, needs_a_secret_beyond_loopback) {
