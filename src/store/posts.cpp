@@ -1,5 +1,6 @@
 #include "store/posts.hpp"
 
+#include "core/socket.hpp"
 #include "core/unix_socket.hpp"
 #include "store/wire.hpp"
 
