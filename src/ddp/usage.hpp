@@ -30,7 +30,7 @@ class Usage {
 
     /// `shared`: whether ranks may differ, so that they have to tell each other (find_unused_parameters).
     Usage(std::size_t parameters, Shared shared);
-    /// What is on its way keeps its memory until it has arrived.
+    /// A collective that send() has begun keeps its buffer until it is over.
     ~Usage();
     Usage(const Usage&) = delete;
     Usage& operator=(const Usage&) = delete;

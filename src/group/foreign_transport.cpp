@@ -10,12 +10,10 @@ using transport::Stream;
 
 namespace {
 
-std::uint64_t elements_of_result(const BackendRequest& reduction, int rank) {
-    switch (reduction.call) {
-        case BackendCall::reduce: return reduction.root == rank ? reduction.count : 0;
-        case BackendCall::reduce_scatter: return reduction.counts[static_cast<std::size_t>(rank)];
-        default: return reduction.count;
-    }
+std::uint64_t elements_of_result(const algorithm::Request& reduction) {
+    const CollectiveTraits& traits = traits_of(reduction.collective);
+    if (!traits.writes(reduction.rank, reduction.root)) return 0;
+    return traits.has_blocks() ? reduction.counts[static_cast<std::size_t>(reduction.rank)] : reduction.count;
 }
 
 }  // namespace
@@ -69,12 +67,11 @@ ForeignTransport::~ForeignTransport() {
 }
 
 std::unique_ptr<engine::Running> ForeignTransport::begin(const Operation& operation) {
-    const Group& group = *operation.group;
-    auto request = std::make_unique<BackendRequest>(request_of(operation, group));
+    auto request = std::make_unique<BackendRequest>(request_of(operation, *operation.group));
     LibraryCollective::Division division;
     if (request->op.kind() == ReduceOp::Kind::avg) {
         request->op = ReduceOp::sum;
-        division = {.elements = elements_of_result(*request, group.rank()), .divisor = operation.call.divisor};
+        division = {.elements = elements_of_result(operation.request), .divisor = operation.call.divisor};
     }
     auto call = streams_.begin(*request);
     return call ? std::make_unique<LibraryCollective>(std::move(request), std::move(call), division) : nullptr;

@@ -20,7 +20,7 @@ namespace tutti::detail {
 
 class LibraryCollective final : public engine::Running {
  public:
-    /// What is left to do once the library has made the sum of an average.
+    /// The division of an average, whose sum the library makes: it follows when the sum is there.
     struct Division {
         std::uint64_t elements = 0;  ///< of this rank's result
         std::uint64_t divisor = 1;
