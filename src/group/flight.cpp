@@ -14,6 +14,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace tutti::detail {
@@ -38,17 +39,30 @@ struct Spare {
 }  // namespace
 
 Flight::Guard::~Guard() {
-    if (flight_.completed_.empty()) {
-        flight_.mutex_.unlock();
-        return;
-    }
-    // Memory that changes hands: a callback may complete others, so each level has its own.
-    Completed& spare = PerThread<Spare>::get().list;
-    auto completed = std::exchange(flight_.completed_, std::exchange(spare, {}));
+    const std::shared_ptr<Group> last = flight_.deliver();
     flight_.mutex_.unlock();
-    for (const auto& operation : completed) operation->run_continuations();
-    completed.clear();
-    spare = std::move(completed);
+}
+
+// One thread at a time, and others leave it what they have completed: two threads that called continuations side by
+// side would mix their order, and what continuations start has to begin in the same order on all ranks. A continuation
+// may complete further operations; then its own thread goes on with these inside.
+std::shared_ptr<Group> Flight::deliver() {
+    const auto self = std::this_thread::get_id();
+    if (completed_.empty() || (deliverer_ != std::thread::id() && deliverer_ != self)) return nullptr;
+    std::shared_ptr<Group> group = completed_.front()->group;  // nobody else may hold its world
+    const auto outer = std::exchange(deliverer_, self);
+    Completed& spare = PerThread<Spare>::get().list;
+    while (!completed_.empty()) {
+        // Memory that changes hands: each level has its own.
+        auto completed = std::exchange(completed_, std::exchange(spare, {}));
+        mutex_.unlock();
+        for (const auto& operation : completed) operation->run_continuations();
+        completed.clear();
+        spare = std::move(completed);
+        mutex_.lock();
+    }
+    deliverer_ = outer;
+    return group;
 }
 
 Flight::InFlight Flight::any() const {
