@@ -37,6 +37,13 @@ void Completion::run_continuations() {
     for (auto& callback : callbacks) callback();
 }
 
+bool Completion::close_unless_awaited() {
+    const std::lock_guard lock(mutex_);
+    if (!callbacks_.empty() || !issue_callbacks_.empty()) return false;
+    told_ = true;
+    return true;
+}
+
 void Completion::complete_unseen() noexcept {
     told_ = true;
     done_.store(true, std::memory_order_release);

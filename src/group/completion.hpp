@@ -24,10 +24,12 @@ class Completion {
     /// Work that enters `waiting` from now on waits for this, which is issued.
     void make_wait(Stream waiting) const;
     std::exception_ptr error() const noexcept { return done() ? error_ : nullptr; }
-    /// Exactly once; run_continuations() follows.
+    /// Exactly once; run_continuations() follows, or close_unless_awaited().
     void complete(std::exception_ptr error) noexcept;
     /// Calls the callbacks; later ones are called at once.
     void run_continuations();
+    /// Where there are no callbacks: later ones are called at once. False where there are some.
+    bool close_unless_awaited();
     /// Both, for one that no other thread knows yet.
     void complete_unseen() noexcept;
     /// Calls back on completion (at once if that is over).
@@ -45,7 +47,7 @@ class Completion {
     std::shared_ptr<DeviceEvent> event_;  // as soon as enqueued_ is set
     std::exception_ptr error_;
     std::mutex mutex_;
-    bool told_ = false;  // continuations have been run
+    bool told_ = false;  // callbacks are called at once
     std::vector<std::function<void()>> callbacks_, issue_callbacks_;
 };
 

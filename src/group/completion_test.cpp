@@ -59,6 +59,22 @@ TEST_F(Callbacks, of_its_issue_come_before_it_is_over) {
     EXPECT_EQ(event->waits, 1) << "it is over: nothing is left to wait for";
 }
 
+TEST_F(Callbacks, are_called_at_once_when_it_has_ended_without_any) {
+    completion_.complete(nullptr);
+    EXPECT_TRUE(completion_.close_unless_awaited());
+    ask();
+    EXPECT_EQ(said_, "ic");
+}
+
+TEST_F(Callbacks, keep_it_open_until_they_are_called) {
+    completion_.on_completion([this] { said_ += "c"; });
+    completion_.complete(nullptr);
+    EXPECT_FALSE(completion_.close_unless_awaited());
+    EXPECT_EQ(said_, "");
+    completion_.run_continuations();
+    EXPECT_EQ(said_, "c");
+}
+
 TEST_F(Callbacks, are_called_at_once_of_one_that_nobody_knew) {
     completion_.complete_unseen();
     EXPECT_TRUE(completion_.done());

@@ -1,7 +1,6 @@
 #include "group/flight.hpp"
 
 #include "core/log.hpp"
-#include "core/per_thread.hpp"
 #include "group/group.hpp"
 #include "group/recording.hpp"
 
@@ -14,7 +13,6 @@
 #include <new>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 
 namespace tutti::detail {
@@ -29,40 +27,13 @@ bool is_end_of_a_rank(const rendezvous::Verdict& verdict) {
            verdict.kind == VerdictKind::left;
 }
 
-using Completed = std::vector<std::shared_ptr<Operation>>;
-
-// The memory of this thread's last list of completed operations, for its next one.
-struct Spare {
-    Completed list;
-};
-
 }  // namespace
 
 Flight::Guard::~Guard() {
-    const std::shared_ptr<Group> last = flight_.deliver();
-    flight_.mutex_.unlock();
-}
-
-// One thread at a time, and others leave it what they have completed: two threads that called continuations side by
-// side would mix their order, and what continuations start has to begin in the same order on all ranks. A continuation
-// may complete further operations; then its own thread goes on with these inside.
-std::shared_ptr<Group> Flight::deliver() {
-    const auto self = std::this_thread::get_id();
-    if (completed_.empty() || (deliverer_ != std::thread::id() && deliverer_ != self)) return nullptr;
-    std::shared_ptr<Group> group = completed_.front()->group;  // nobody else may hold its world
-    const auto outer = std::exchange(deliverer_, self);
-    Completed& spare = PerThread<Spare>::get().list;
-    while (!completed_.empty()) {
-        // Memory that changes hands: each level has its own.
-        auto completed = std::exchange(completed_, std::exchange(spare, {}));
-        mutex_.unlock();
-        for (const auto& operation : completed) operation->run_continuations();
-        completed.clear();
-        spare = std::move(completed);
-        mutex_.lock();
-    }
-    deliverer_ = outer;
-    return group;
+    if (flight_.completed_.empty())
+        flight_.mutex_.unlock();
+    else
+        flight_.completed_.deliver(flight_.mutex_);
 }
 
 Flight::InFlight Flight::any() const {
@@ -249,7 +220,7 @@ bool Flight::run(engine::Running& execution) {
 void Flight::complete(std::shared_ptr<Operation> operation, const std::exception_ptr& error) {
     if (!error && operation->finish) operation->finish();
     operation->complete(error);
-    completed_.push_back(std::move(operation));
+    completed_.add(std::move(operation));
 }
 
 // ---- Failing

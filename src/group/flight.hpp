@@ -11,6 +11,7 @@
 #include "core/biased_mutex.hpp"
 #include "core/huge_pages.hpp"
 #include "core/thread_safety.hpp"
+#include "group/completed_operations.hpp"
 #include "group/driver.hpp"
 #include "group/group_table.hpp"
 #include "group/mailboxes.hpp"
@@ -23,7 +24,6 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 namespace tutti::detail {
@@ -122,9 +122,6 @@ class Flight final : public Driven {
     void end_of_thread() noexcept override;
 
  private:
-    /// Calls the continuations of what is completed, without the lock meanwhile. The group returned must live until the
-    /// lock is free.
-    std::shared_ptr<Group> deliver() TUTTI_REQUIRES(mutex_);
     bool has_native() const TUTTI_REQUIRES(mutex_);
     bool take_connections() TUTTI_REQUIRES(mutex_);
     bool move_all() TUTTI_REQUIRES(mutex_);
@@ -144,9 +141,7 @@ class Flight final : public Driven {
     PostedMessages messages_ TUTTI_GUARDED_BY(mutex_);
     std::vector<Collectives*> active_ TUTTI_GUARDED_BY(mutex_);   // their operations keep the groups alive
     std::vector<Collectives*> checked_ TUTTI_GUARDED_BY(mutex_);  // of one check: meanwhile others may become active
-    std::vector<std::shared_ptr<Operation>> completed_
-        TUTTI_GUARDED_BY(mutex_);                         // whose continuations have not been called yet
-    std::thread::id deliverer_ TUTTI_GUARDED_BY(mutex_);  // the thread that calls them
+    CompletedOperations completed_ TUTTI_GUARDED_BY(mutex_);
     std::exception_ptr failure_ TUTTI_GUARDED_BY(mutex_);
     bool executing_ TUTTI_GUARDED_BY(mutex_) = false;       // inside an execution
     std::exception_ptr deferred_ TUTTI_GUARDED_BY(mutex_);  // the failure meanwhile
