@@ -34,8 +34,12 @@ void Verdicts::tell(const Verdict& verdict, bool here) {
 
 std::optional<Verdict> Verdicts::gone(int peer, ForeignTransport* transport) const {
     const transport::Mailbox& mailbox = transport != nullptr ? transport->mailbox() : flight_.mailboxes().own();
-    const bool connected = transport != nullptr ? transport->is_connected(peer) : flight_.links().is_connected(peer);
-    return health_.gone(peer, mailbox.end_of(peer), !connected || mailbox.is_over(peer), Clock::now());
+    const auto is_connected = [&] {  // or may have connected before it left
+        if (transport != nullptr) return transport->is_connected(peer);
+        transport::Links& links = flight_.links();
+        return links.is_connected(peer) || !health_.has_said_goodbye(peer) || !links.has_taken_all(peer);
+    };
+    return health_.gone(peer, mailbox.end_of(peer), mailbox.is_over(peer) || !is_connected(), Clock::now());
 }
 
 std::vector<int> Verdicts::departed() const {

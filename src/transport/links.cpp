@@ -27,7 +27,8 @@ SocketStream& Links::socket_to(int peer) {
     auto& stream = streams_[static_cast<std::size_t>(peer)];
     if (!stream) {
         stream = std::make_unique<SocketStream>(options_.congestion, options_.lanes,
-                                                options_.checksums[static_cast<std::size_t>(peer)], socket_time_);
+                                                options_.checksums[static_cast<std::size_t>(peer)], socket_time_,
+                                                [this, peer] { return has_taken_all(peer); });
     }
     return static_cast<SocketStream&>(*stream);
 }
@@ -36,6 +37,12 @@ bool Links::is_connected(int peer) const noexcept {
     if (neighbours_.share_memory_with(peer)) return false;
     const auto& stream = streams_[static_cast<std::size_t>(peer)];
     return stream && static_cast<const SocketStream&>(*stream).lanes() > 0;
+}
+
+bool Links::has_taken_all(int peer) {
+    if (neighbours_.share_memory_with(peer)) return true;
+    const auto look = looks_.try_emplace(peer, connector_.next_round()).first;
+    return connector_.is_through(look->second) && !connector_.has_incoming();
 }
 
 std::vector<SocketStream*> Links::connected() {
@@ -109,6 +116,7 @@ void Links::take_incoming() {
         if (neighbours_.share_memory_with(peer)) continue;
         socket_to(peer).add(std::move(connection));
         arrived_.push_back(peer);
+        looks_.erase(peer);
     }
 }
 

@@ -2,9 +2,10 @@
 // connection is made at its first use.
 //
 // Usually both ranks want a connection at once, to send or to receive. The lower one makes it; the other waits for a
-// moment, then makes it too. A rank that this one cannot connect to may have connected to this one, sent all that it
-// had to send, and left: so it counts as unreachable only after this rank has looked at all connections that had come
-// by then, and a while in which news of the cause arrives.
+// moment, then makes it too. A rank that this one cannot connect to, or whose connections have ended, may have made
+// another one, sent all that it had to send, and left: so it counts as unreachable, or as gone, only after this rank
+// has looked at all connections that had come by then; as unreachable also after a while in which news of the cause
+// arrives.
 //
 // Threads: one at a time (the world's lock).
 #pragma once
@@ -61,6 +62,9 @@ class Links final : public Streams {
     Stream* existing(int peer) override;
     /// Whether there are TCP connections to a peer.
     bool is_connected(int peer) const noexcept;
+    /// Whether all connections that a peer has made are taken. The first call begins a look at those that have arrived:
+    /// ask when the peer makes no more.
+    bool has_taken_all(int peer);
     /// The streams to ranks that have TCP connections now.
     std::vector<SocketStream*> connected();
     /// Takes the connections that others have made; the ranks that have made any since the last call.
@@ -91,6 +95,7 @@ class Links final : public Streams {
     std::vector<std::unique_ptr<Stream>> streams_;  // by rank, made on first use
     std::vector<Instant> wanted_;                   // by rank: when a connection was wanted first
     std::map<int, Refused> refused_;                // ranks that could not be connected to
+    std::map<int, std::uint64_t> looks_;            // rounds of the connector, by rank: has_taken_all()
     std::optional<std::pair<int, std::string>> unreachable_;
     std::vector<int> arrived_;  // ranks whose connections have been taken
 };

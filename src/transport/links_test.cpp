@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <list>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -23,10 +24,14 @@ class Socket : public Connector {
     }
     bool has_incoming() const noexcept override { return !incoming.empty(); }
     std::vector<std::pair<int, security::Connection>> take_incoming() override { return std::exchange(incoming, {}); }
-    std::uint64_t next_round() const noexcept override { return 1; }
+    std::uint64_t next_round() const noexcept override { return rounds + 1; }
     bool is_through(std::uint64_t round) const noexcept override { return round <= rounds; }
 
-    void arrives_from(int peer) { incoming.emplace_back(peer, pair()); }
+    /// Returns the peer's end.
+    UniqueFd& arrives_from(int peer) {
+        incoming.emplace_back(peer, pair());
+        return others_.back();
+    }
 
     bool refuses = false;
     std::uint64_t rounds = 0;
@@ -40,7 +45,7 @@ class Socket : public Connector {
         others_.emplace_back(ends[1]);
         return {UniqueFd(ends[0]), {}};
     }
-    std::vector<UniqueFd> others_;
+    std::list<UniqueFd> others_;
 };
 
 // Rank 1 of three, each on a host of its own.
@@ -112,6 +117,55 @@ TEST_F(LinksOfRank1, a_rank_that_refuses_may_have_connected_before_it_left) {
     EXPECT_TRUE(links_.is_connected(2));
     // Links reports both, though the link took them by itself.
     EXPECT_EQ(links_.take_arrived(), (std::vector{2, 0}));
+}
+
+// Both have connected, and the peer sends on its own connection, which this rank takes later.
+TEST_F(LinksOfRank1, a_peer_whose_connection_has_ended_may_have_made_another_one_before_it_left) {
+    UniqueFd& first = sockets_.arrives_from(0);
+    links_.take_arrived();
+    first.reset();
+    Stream& stream = *links_.to(0);
+    std::array<std::byte, 8> bytes{};
+    EXPECT_EQ(stream.read(bytes, {}), 0U);
+    EXPECT_EQ(stream.state(), StreamState::open);
+
+    SocketTime time;
+    SocketStream peer(Congestion::from_environment(), Lanes::from_environment(), Checksums::off, time);
+    peer.add(std::move(sockets_.arrives_from(0)));
+    EXPECT_EQ(peer.write(std::span(bytes).first(4), {}), 4U);
+    EXPECT_TRUE(peer.end());
+    sockets_.rounds = 1;
+    EXPECT_EQ(stream.read(bytes, {}), 0U);
+    EXPECT_EQ(stream.state(), StreamState::open) << "it has come, and is not taken yet";
+    EXPECT_EQ(links_.take_arrived(), std::vector{0});
+    EXPECT_EQ(stream.read(bytes, {}), 4U);
+    EXPECT_EQ(stream.read(bytes, {}), 0U);
+    EXPECT_EQ(stream.state(), StreamState::ended);
+}
+
+TEST_F(LinksOfRank1, a_peer_whose_connection_has_ended_is_gone_after_a_look_at_all_that_came) {
+    UniqueFd& only = sockets_.arrives_from(0);
+    links_.take_arrived();
+    only.reset();
+    Stream& stream = *links_.to(0);
+    std::array<std::byte, 8> bytes{};
+    EXPECT_EQ(stream.read(bytes, {}), 0U);
+    EXPECT_EQ(stream.state(), StreamState::open);
+    sockets_.rounds = 1;
+    EXPECT_EQ(stream.read(bytes, {}), 0U);
+    EXPECT_EQ(stream.state(), StreamState::closed);
+}
+
+TEST_F(LinksOfRank1, a_peer_that_has_left_may_have_connected_before) {
+    EXPECT_FALSE(links_.has_taken_all(0)) << "nobody has looked since it left";
+    sockets_.arrives_from(0);
+    sockets_.rounds = 1;
+    EXPECT_FALSE(links_.has_taken_all(0));
+    links_.take_arrived();
+    EXPECT_TRUE(links_.is_connected(0));
+    EXPECT_FALSE(links_.has_taken_all(2));
+    sockets_.rounds = 2;
+    EXPECT_TRUE(links_.has_taken_all(2));
 }
 
 TEST_F(LinksOfRank1, nothing_is_connected_any_more_once_nothing_will_be_sent) {

@@ -277,7 +277,7 @@ bool SocketStream::look_at_ends() {
         if (lane->incoming() == next_in_) return true;
     }
     const auto broke = std::ranges::find_if(lanes_, [&](const auto& lane) { return over(lane) && lane->broke_off(); });
-    if (broke != lanes_.end() || std::ranges::all_of(lanes_, over))
+    if ((broke != lanes_.end() || std::ranges::all_of(lanes_, over)) && has_all_lanes_())
         break_off((broke != lanes_.end() ? *broke : lanes_.front())->ended());
     return false;
 }

@@ -20,6 +20,7 @@
 
 #include <tutti/transport.hpp>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -33,8 +34,15 @@ struct SocketTime {
 
 class SocketStream final : public Stream {
  public:
-    SocketStream(Congestion congestion, Lanes lanes, Checksums checksums, SocketTime& time)
-        : congestion_(std::move(congestion)), growth_(lanes), checksums_(checksums), time_(time) {}
+    /// `has_all_lanes`: asked when all lanes have ended; while it says no, the peer may have made another one before.
+    SocketStream(
+        Congestion congestion, Lanes lanes, Checksums checksums, SocketTime& time,
+        std::function<bool()> has_all_lanes = [] { return true; })
+        : congestion_(std::move(congestion)),
+          growth_(lanes),
+          checksums_(checksums),
+          time_(time),
+          has_all_lanes_(std::move(has_all_lanes)) {}
     std::size_t write(std::span<const std::byte> header, std::span<const std::byte> payload) override;
     std::size_t read(std::span<std::byte> into, std::span<std::byte> ahead) override;
     StreamState state() const noexcept override { return state_; }
@@ -80,6 +88,7 @@ class SocketStream final : public Stream {
     LaneGrowth growth_;
     Checksums checksums_;
     SocketTime& time_;
+    std::function<bool()> has_all_lanes_;
     std::vector<std::unique_ptr<Lane>> lanes_;
     bool given_up_ = false, wants_lane_ = false;
     bool has_end_ = false;                   // nothing more is written
