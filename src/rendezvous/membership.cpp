@@ -113,8 +113,12 @@ void Membership::attach_to_parent() {
         });
         try {
             return attach(parent, Role::parent, true, dialer_.attach(parent, options_.deadline, nullptr));
-        } catch (const DistNetworkError&) {
-            if (parent == parents.back() || options_.deadline.expired()) throw;
+        } catch (const DistNetworkError& error) {
+            if (parent != parents.back() && !options_.deadline.expired()) continue;
+            throw DistNetworkError(
+                fmt::format("rank {} cannot reach rank {} (host {}), which joined before it and has ended, has aborted "
+                            "the group, or is cut off: {}",
+                            options_.rank, parent, card.host_name, error.what()));
         }
     }
 }

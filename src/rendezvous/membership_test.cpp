@@ -21,7 +21,9 @@
 #include <csignal>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 
 namespace tutti::rendezvous {
@@ -342,6 +344,32 @@ TEST(Lifelines, a_rank_that_comes_after_its_parent_left_is_told_by_another) {
     for (const Instant end = Clock::now() + test::patience(5s); told == 0 && Clock::now() < end;)
         std::this_thread::sleep_for(5ms);
     EXPECT_EQ(told, 1);
+}
+
+TEST(Lifelines, a_rank_that_comes_after_its_only_parent_aborted_says_which_that_is) {
+    const HashStore store, own;  // of the late rank: the test carries over the keys that it is to see
+    const auto join = [](const Store& where, int rank) {
+        return std::make_unique<Membership>(
+            MembershipOptions{where, rank, 2, Deadline::after(test::patience(5s)), {}, [](const Verdict&) {}});
+    };
+    std::unique_ptr<Membership> first;
+    std::thread joins_first([&] { first = join(store, 0); });
+    std::string error;
+    std::thread joins_late([&] {
+        try {
+            join(own, 1);
+        } catch (const DistNetworkError& e) {
+            error = e.what();
+        }
+    });
+    Store(store).set("card/1", Store(own).get("card/1"));
+    joins_first.join();
+    first->flood({VerdictKind::aborted, 0, "enough"});
+    first.reset();
+    Store(own).set("table", Store(store).get("table"));
+    joins_late.join();
+    EXPECT_NE(error.find("rank 1 cannot reach rank 0 (host "), std::string::npos) << error;
+    EXPECT_NE(error.find("refused"), std::string::npos) << error;
 }
 
 TEST(Lifelines, hold_while_a_rank_has_no_descriptors_left) {

@@ -199,8 +199,12 @@ TEST_P(AwaitedWorks, throw_their_error_into_the_coroutine) {
 TEST_P(AwaitedWorks, end_with_aborted_when_the_group_is_left_by_another_thread) {
     run_ranks(2, GetParam(),
               [](const ProcessGroup& g) {
-                  if (g.rank() == 1) return std::this_thread::sleep_for(400ms);
-                  std::vector<int> x(10);
+                  std::vector<int> x(10), here(1);
+                  if (g.rank() == 1) {
+                      send(here, 0, {.group = g});
+                      return std::this_thread::sleep_for(400ms);
+                  }
+                  recv(here, {.src = 1, .group = g});  // it has joined
                   const auto code = code_of(irecv(x, {.src = 1, .group = g}));
                   std::thread([g] { ProcessGroup(g).abort("the test says so"); }).join();
                   EXPECT_EQ(code.wait(), ErrorCode::aborted);
