@@ -115,10 +115,13 @@ void Membership::attach_to_parent() {
             return attach(parent, Role::parent, true, dialer_.attach(parent, options_.deadline, nullptr));
         } catch (const DistNetworkError& error) {
             if (parent != parents.back() && !options_.deadline.expired()) continue;
+            if (error.context().peer == parent) throw;  // it names the rank already
             throw DistNetworkError(
-                fmt::format("rank {} cannot reach rank {} (host {}), which joined before it and has ended, has aborted "
-                            "the group, or is cut off: {}",
-                            options_.rank, parent, card.host_name, error.what()));
+                fmt::format(
+                    "rank {} cannot reach rank {} (host {}), which has ended, has aborted the group, or is cut off: {}",
+                    options_.rank, parent, card.host_name, error.what()),
+                {.operation = "init", .rank = options_.rank, .peer = parent, .hint = error.context().hint},
+                error.code());
         }
     }
 }

@@ -355,11 +355,13 @@ TEST(Lifelines, a_rank_that_comes_after_its_only_parent_aborted_says_which_that_
     std::unique_ptr<Membership> first;
     std::thread joins_first([&] { first = join(store, 0); });
     std::string error;
+    int peer = -1;
     std::thread joins_late([&] {
         try {
             join(own, 1);
         } catch (const DistNetworkError& e) {
             error = e.what();
+            peer = e.context().peer;
         }
     });
     Store(store).set("card/1", Store(own).get("card/1"));
@@ -370,6 +372,7 @@ TEST(Lifelines, a_rank_that_comes_after_its_only_parent_aborted_says_which_that_
     joins_late.join();
     EXPECT_NE(error.find("rank 1 cannot reach rank 0 (host "), std::string::npos) << error;
     EXPECT_NE(error.find("refused"), std::string::npos) << error;
+    EXPECT_EQ(peer, 0);
 }
 
 TEST(Lifelines, hold_while_a_rank_has_no_descriptors_left) {

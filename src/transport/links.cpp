@@ -84,10 +84,10 @@ bool Links::lets_peer_connect(int peer) {
 Stream* Links::connect(int peer, SocketStream& socket) {
     if (lets_peer_connect(peer)) return nullptr;
     if (const auto found = refused_.find(peer); found != refused_.end()) {
-        const auto& [since, why, round] = found->second;
-        if (!connector_.is_through(round) || Clock::now() - since < cause_patience) return nullptr;
-        take_incoming();
+        const auto& [since, why] = found->second;
+        if (connector_.has_incoming()) take_incoming();
         if (!socket.needs_connection()) return &socket;
+        if (!has_taken_all(peer) || Clock::now() - since < cause_patience) return nullptr;
         socket.give_up();
         if (!unreachable_) unreachable_ = {peer, why};
         return &socket;
@@ -95,7 +95,8 @@ Stream* Links::connect(int peer, SocketStream& socket) {
     try {
         socket.add(connector_.connect(peer, Deadline::after(options_.patience)));
     } catch (const DistError& error) {
-        refused_[peer] = {Clock::now(), error.what(), connector_.next_round()};
+        refused_[peer] = {Clock::now(), error.what()};
+        looks_[peer] = connector_.next_round();
         return nullptr;
     }
     return &socket;

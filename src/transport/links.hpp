@@ -85,7 +85,6 @@ class Links final : public Streams {
     struct Refused {
         Instant since;
         std::string why;
-        std::uint64_t round;  // of the connector: after it, all ranks that had connected by then are known
     };
     LinkOptions options_;
     const Neighbours& neighbours_;
@@ -95,7 +94,7 @@ class Links final : public Streams {
     std::vector<std::unique_ptr<Stream>> streams_;  // by rank, made on first use
     std::vector<Instant> wanted_;                   // by rank: when a connection was wanted first
     std::map<int, Refused> refused_;                // ranks that could not be connected to
-    std::map<int, std::uint64_t> looks_;            // rounds of the connector, by rank: has_taken_all()
+    std::map<int, std::uint64_t> looks_;  // by rank, rounds after which all connections made by then are known
     std::optional<std::pair<int, std::string>> unreachable_;
     std::vector<int> arrived_;  // ranks whose connections have been taken
 };

@@ -60,6 +60,18 @@ class LinksOfRank1 : public testing::Test {
                   .patience = std::chrono::milliseconds(100)},
                  alone_,
                  sockets_};
+
+    /// The stream of a peer whose only connection has ended, as far as this rank has looked.
+    Stream& after_the_end_of_one(int peer) {
+        UniqueFd& only = sockets_.arrives_from(peer);
+        links_.take_arrived();
+        only.reset();
+        Stream& stream = *links_.to(peer);
+        EXPECT_EQ(stream.read(bytes_, {}), 0U);
+        EXPECT_EQ(stream.state(), StreamState::open);
+        return stream;
+    }
+    std::array<std::byte, 8> bytes_{};
 };
 
 // Asks again and again, as a mailbox does.
@@ -121,38 +133,25 @@ TEST_F(LinksOfRank1, a_rank_that_refuses_may_have_connected_before_it_left) {
 
 // Both have connected, and the peer sends on its own connection, which this rank takes later.
 TEST_F(LinksOfRank1, a_peer_whose_connection_has_ended_may_have_made_another_one_before_it_left) {
-    UniqueFd& first = sockets_.arrives_from(0);
-    links_.take_arrived();
-    first.reset();
-    Stream& stream = *links_.to(0);
-    std::array<std::byte, 8> bytes{};
-    EXPECT_EQ(stream.read(bytes, {}), 0U);
-    EXPECT_EQ(stream.state(), StreamState::open);
-
+    Stream& stream = after_the_end_of_one(0);
     SocketTime time;
     SocketStream peer(Congestion::from_environment(), Lanes::from_environment(), Checksums::off, time);
     peer.add(std::move(sockets_.arrives_from(0)));
-    EXPECT_EQ(peer.write(std::span(bytes).first(4), {}), 4U);
+    EXPECT_EQ(peer.write(std::span(bytes_).first(4), {}), 4U);
     EXPECT_TRUE(peer.end());
     sockets_.rounds = 1;
-    EXPECT_EQ(stream.read(bytes, {}), 0U);
+    EXPECT_EQ(stream.read(bytes_, {}), 0U);
     EXPECT_EQ(stream.state(), StreamState::open) << "it has come, and is not taken yet";
     EXPECT_EQ(links_.take_arrived(), std::vector{0});
-    EXPECT_EQ(stream.read(bytes, {}), 4U);
-    EXPECT_EQ(stream.read(bytes, {}), 0U);
+    EXPECT_EQ(stream.read(bytes_, {}), 4U);
+    EXPECT_EQ(stream.read(bytes_, {}), 0U);
     EXPECT_EQ(stream.state(), StreamState::ended);
 }
 
 TEST_F(LinksOfRank1, a_peer_whose_connection_has_ended_is_gone_after_a_look_at_all_that_came) {
-    UniqueFd& only = sockets_.arrives_from(0);
-    links_.take_arrived();
-    only.reset();
-    Stream& stream = *links_.to(0);
-    std::array<std::byte, 8> bytes{};
-    EXPECT_EQ(stream.read(bytes, {}), 0U);
-    EXPECT_EQ(stream.state(), StreamState::open);
+    Stream& stream = after_the_end_of_one(0);
     sockets_.rounds = 1;
-    EXPECT_EQ(stream.read(bytes, {}), 0U);
+    EXPECT_EQ(stream.read(bytes_, {}), 0U);
     EXPECT_EQ(stream.state(), StreamState::closed);
 }
 
