@@ -1,8 +1,9 @@
-# add_module(NAME [OF_PROGRAM] [SOURCES file…] [DEPENDS room…] [LIBRARIES target…] [TESTS file_test.cpp…])
+# add_module(NAME [OF_PROGRAM | SMALL] [SOURCES file…] [DEPENDS room…] [LIBRARIES target…] [TESTS file_test.cpp…])
 #
 # One room, of src/ but for bench/collectives: a static library tutti-NAME that may use the rooms in DEPENDS and nothing else. Checks that
 # hold the direction: the link check below (undefined symbols), and tests/house/includes (headers).
 # OF_PROGRAM: it reads arguments and writes reports (compile_as_program).
+# SMALL: no call's speed depends on it, so the compiler optimises it for size: the Python package has a limit.
 # TESTS: unit tests beside the sources, one executable NAME_test.
 set_property(GLOBAL PROPERTY TUTTI_ROOMS "")
 
@@ -11,32 +12,42 @@ set_property(GLOBAL PROPERTY TUTTI_ROOMS "")
 file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/headers.cpp" CONTENT "")
 add_library(tutti-headers STATIC "${PROJECT_BINARY_DIR}/headers.cpp")
 target_link_libraries(tutti-headers PRIVATE fmt::fmt tutti-flags)
-target_precompile_headers(tutti-headers PRIVATE <algorithm> <array> <atomic> <chrono> <condition_variable> <deque>
-  <functional> <map> <memory> <mutex> <numeric> <optional> <set> <span> <string> <thread> <unordered_map> <variant> <vector>
-  <fmt/format.h>)
+set(common_headers <algorithm> <array> <atomic> <chrono> <condition_variable> <deque> <functional> <map> <memory> <mutex> <numeric>
+  <optional> <set> <span> <string> <thread> <unordered_map> <variant> <vector> <fmt/format.h>)
+target_precompile_headers(tutti-headers PRIVATE ${common_headers})
+# The same for rooms that are SMALL: a precompiled header serves one level of optimisation. At this one GCC takes an empty
+# std::optional for a number that nobody has set.
+set(small_code $<$<CONFIG:Release>:-Os> $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+add_library(tutti-small-headers STATIC "${PROJECT_BINARY_DIR}/headers.cpp")
+target_link_libraries(tutti-small-headers PRIVATE fmt::fmt tutti-flags)
+target_compile_options(tutti-small-headers PRIVATE ${small_code})
+target_precompile_headers(tutti-small-headers PRIVATE ${common_headers})
 # The same for what reads arguments and writes reports, which need no speed, but whose headers take long to compile.
 if(TUTTI_EXTRAS)
   add_library(tutti-program-headers STATIC EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/headers.cpp")
   target_link_libraries(tutti-program-headers PRIVATE CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json tutti-flags)
-  target_compile_options(tutti-program-headers PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(tutti-program-headers PRIVATE ${small_code})
   target_precompile_headers(tutti-program-headers PRIVATE <CLI/CLI.hpp> <nlohmann/json.hpp> <fmt/format.h>)
 endif()
 
 # A program, or a part of one, that reads arguments and writes reports.
 function(compile_as_program target)
-  target_compile_options(${target} PRIVATE -fPIC $<$<CONFIG:Release>:-O1>)  # as the precompiled header
+  target_compile_options(${target} PRIVATE -fPIC ${small_code})  # as the precompiled header
   target_link_libraries(${target} PRIVATE CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json)
   target_precompile_headers(${target} REUSE_FROM tutti-program-headers)
 endfunction()
 
 function(add_module name)
-  cmake_parse_arguments(arg "OF_PROGRAM" "" "SOURCES;DEPENDS;LIBRARIES;TESTS" ${ARGN})
+  cmake_parse_arguments(arg "OF_PROGRAM;SMALL" "" "SOURCES;DEPENDS;LIBRARIES;TESTS" ${ARGN})
   add_library(tutti-${name} STATIC ${arg_SOURCES})
   target_include_directories(tutti-${name} PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
   list(TRANSFORM arg_DEPENDS PREPEND tutti- OUTPUT_VARIABLE room_libraries)
   target_link_libraries(tutti-${name} PUBLIC ${room_libraries} ${arg_LIBRARIES} fmt::fmt PRIVATE tutti-flags)
   if(arg_OF_PROGRAM)
     compile_as_program(tutti-${name})
+  elseif(arg_SMALL)
+    target_compile_options(tutti-${name} PRIVATE ${small_code})
+    target_precompile_headers(tutti-${name} REUSE_FROM tutti-small-headers)
   else()
     target_precompile_headers(tutti-${name} REUSE_FROM tutti-headers)
   endif()
