@@ -1,4 +1,4 @@
-"""Writes tutti-VERSION.dist-info into a folder, from pyproject.toml: what importlib.metadata and pip tell of the package."""
+"""Writes libtutti-VERSION.dist-info into a folder, from pyproject.toml: what importlib.metadata and pip tell of the package."""
 import pathlib
 import sys
 import tomllib

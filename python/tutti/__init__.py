@@ -15,8 +15,11 @@ import os
 import pkgutil
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from . import _strangers
+
+_strangers.refuse()
 __path__ = pkgutil.extend_path(__path__, __name__)  # tutti.torch is made for one PyTorch, and may lie elsewhere
-__path__.append(os.path.join(os.path.dirname(__file__), "_alone"))  # for modules that tutti-torch has too, with more
+__path__.append(os.path.join(os.path.dirname(__file__), "_alone"))  # for modules that libtutti-torch has too, with more
 
 from . import _core, distributed, errors, multiprocessing
 from ._core import version as __version__

@@ -14,7 +14,7 @@ def main() -> NoReturn:
         os.execv(program, ["tutti", *sys.argv[1:]])
     except OSError as error:
         sys.exit(f"tutti: {program} cannot be started: {error.strerror}; "
-                 "install the package anew: pip install --force-reinstall tutti")
+                 "install the package anew: pip install --force-reinstall libtutti")
 
 
 if __name__ == "__main__":

@@ -1,2 +1,2 @@
-# For those who check types where the package tutti-torch is not installed.
+# For those who check types where the package libtutti-torch is not installed.
 from tutti._captured import *

@@ -129,7 +129,7 @@ std::string how_to_get(const std::string& name) {
     // Those of python/CMakeLists.txt.
     static constexpr std::string_view extra[] = {"gloo", "hf_zmq", "rccl", "hccl", "xccl", "ucc"};
     if (std::ranges::find(extra, name) != std::end(extra) && in_python_package())
-        return fmt::format("{} comes with an extra of the Python package: pip install 'tutti[backends]'", name);
+        return fmt::format("{} comes with an extra of the Python package: pip install 'libtutti[backends]'", name);
     const auto package = [&](const char* packages) {
         return fmt::format("tutti brings {} where {} installed when tutti is built (tools/install-deps does it)", name,
                            packages);

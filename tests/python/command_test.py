@@ -74,7 +74,18 @@ class Command(unittest.TestCase):
                     done = run(sys.executable, "-c", ask, backend, PYTHONPATH=folder, RANK="0", WORLD_SIZE="1",
                                MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
                     self.assertEqual(done.returncode, 1, done.stdout)
-                    self.assertIn("pip install 'tutti[backends]'", done.stderr)
+                    self.assertIn("pip install 'libtutti[backends]'", done.stderr)
+
+    def test_a_strangers_distribution_of_the_same_name_is_an_error_that_names_both(self):
+        for metadata in ("tutti-1.0.0.dist-info", "Tutti-1.0.0.egg-info"):
+            with self.subTest(metadata=metadata), tempfile.TemporaryDirectory() as folder:
+                pathlib.Path(folder, metadata).mkdir()
+                done = run(sys.executable, "-c", "import tutti", PYTHONPATH=folder)
+                self.assertEqual(done.returncode, 1, done.stdout)
+                for word in ("ImportError", "libtutti", str(PACKAGE), f"tutti 1.0.0 in {folder}", "pip install libtutti"):
+                    self.assertIn(word, done.stderr)
+                pathlib.Path(folder, metadata).rename(pathlib.Path(folder, "tutti_of_others-1.0.0.dist-info"))
+                self.assertEqual(run(sys.executable, "-c", "import tutti", PYTHONPATH=folder).returncode, 0)
 
     def test_doctor_sees_the_backends_of_the_package(self):
         there = [file.stem.removeprefix("libtutti-backend-") for file in (PACKAGE / "lib/tutti/backends").glob("libtutti-backend-*")]

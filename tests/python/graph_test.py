@@ -339,7 +339,7 @@ class Graphs(unittest.TestCase):
     def test_what_is_for_pytorch_says_where_it_is(self):
         said = run_script("import sys\nsys.modules['torch'] = None\nimport tutti.graph\n"
                           "try:\n    tutti.graph.patch_for_hcom()\nexcept ImportError as error:\n    print(error)")
-        self.assertRegex(said, "pip install (tutti-)?torch")
+        self.assertRegex(said, "pip install (libtutti-)?torch")
 
 
 def described(rank):

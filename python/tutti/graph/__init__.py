@@ -75,6 +75,6 @@ def __getattr__(name: str) -> Any:
         try:
             from tutti import _captured
         except ImportError as error:
-            raise ImportError(f"tutti.graph.{name} needs the package tutti; type: pip install tutti ({error})") from None
+            raise ImportError(f"tutti.graph.{name} needs the package libtutti; type: pip install libtutti ({error})") from None
         return getattr(_captured, name)
     raise AttributeError(f"module 'tutti.graph' has no attribute {name!r}")

@@ -19,6 +19,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from . import _strangers
+
 __all__ = [
     "__version__",
     "FileStore",
@@ -43,6 +45,7 @@ __all__ = [
     "replace_gloo",
 ]
 
+_strangers.refuse()
 _QUANTIZED = ("QuantizedReducer", "QuantizedState", "quantized_all_gather", "quantized_all_reduce", "quantized_hook",
               "quantized_reduce_scatter")
 _SWITCH = "TUTTI_REPLACE_GLOO"
