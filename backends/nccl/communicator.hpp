@@ -87,7 +87,7 @@ class Communicator {
 
     /// Waits until all its work is done, then frees it; waits at most until the deadline, then aborts.
     void finalize(Clock::time_point until) noexcept;
-    /// Makes stop() leave the state that shrink() needs, if the library can stop without freeing (from 2.29 on).
+    /// Makes stop() leave the state that shrink() needs, if the library can stop without freeing (NCCL from 2.28.7 on).
     void keep_for_shrink() noexcept;
     /// Ends its kernels, and frees it unless it is kept. Returns within about a second, as abort(). Any thread.
     void stop() noexcept;

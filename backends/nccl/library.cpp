@@ -8,8 +8,10 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 namespace tutti::nccl {
@@ -20,6 +22,13 @@ std::string file_of(void* symbol, const std::string& asked) {
     Dl_info where{};
     if (symbol == nullptr || ::dladdr(symbol, &where) == 0 || where.dli_fname == nullptr) return asked;
     return where.dli_fname;
+}
+
+// Whether the text, a path or a name for the loader, means this file.
+bool names(std::string_view text, const std::string& file) {
+    std::error_code none;
+    return text.find('/') == std::string_view::npos ? std::filesystem::path(file).filename() == text
+                                                    : std::filesystem::equivalent(text, file, none);
 }
 
 std::string driver_text(const Library& library) {
@@ -91,7 +100,7 @@ std::string Library::report(const Vendor& vendor) noexcept {
         if (library->host_memory()) text += ", works on host memory";
         if (!library->absent().empty()) text += "; lacks " + joined(library->absent());
         const char* named = std::getenv(vendor.variable.c_str());
-        if (library->was_loaded_before() && named != nullptr && *named != '\0' && library->file() != named)
+        if (library->was_loaded_before() && named != nullptr && *named != '\0' && !names(named, library->file()))
             text += "; " + vendor.variable + "=" + named + " is not used";
         try {
             return text + "; " + driver_text(*library);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -52,16 +53,24 @@ void add_environment(const char* variable, std::vector<std::string>& folders) {
     }
 }
 
+// Libraries that a search has opened. They stay open, and a later search must not take them for the program's. It lives
+// for ever, since a group may look for a library while static objects end.
+std::set<void*>& opened_by_searches() {
+    static auto* const handles = new std::set<void*>;
+    return *handles;
+}
+
 bool open_loaded(const std::string& file, Found& found) {
     found.handle = ::dlopen(file.c_str(), how | RTLD_NOLOAD);
     found.file = file;
-    found.was_loaded_before = found.handle != nullptr;
+    found.was_loaded_before = found.handle != nullptr && !opened_by_searches().contains(found.handle);
     return found.handle != nullptr;
 }
 
 bool open_new(const std::string& file, Found& found) {
     if (open_loaded(file, found)) return true;
     found.handle = ::dlopen(file.c_str(), how);
+    if (found.handle != nullptr) opened_by_searches().insert(found.handle);
     return found.handle != nullptr;
 }
 

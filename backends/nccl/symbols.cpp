@@ -8,7 +8,7 @@
 namespace tutti::nccl {
 namespace {
 
-constexpr int scalable_since = 22300, shrink_since = 22700, gather_since = 22800, revoke_since = 22900;
+constexpr int scalable_since = 22300, shrink_since = 22700, gather_since = 22800, revoke_since = 22807;
 
 }  // namespace
 

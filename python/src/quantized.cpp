@@ -33,7 +33,8 @@ std::int64_t block_of(nb::handle block, const char* name) {
     }
     const auto elements = number_of<std::int64_t>(block, name, "block", "an integer, \"row\" or \"tensor\"");
     if (elements < 0)
-        throw InvalidArgument(fmt::format("{}: block {}: expected a multiple of 32 from 32 to 1024", name, elements));
+        throw InvalidArgument(fmt::format(
+            "{}: block {}: expected a multiple of 32 from 32 to 1024, \"row\" or \"tensor\"", name, elements));
     return elements;
 }
 

@@ -3,10 +3,13 @@
 
 #include <tutti/reduce_op.hpp>
 
+#include <fmt/format.h>
 #include <nanobind/operators.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <string>
+#include <utility>
 
 namespace tutti::python {
 
@@ -34,6 +37,16 @@ void bind_reduce_ops(nb::module_& m) {
                                                        : nb::int_(static_cast<int>(self.kind())).equal(other);
             },
             nb::sig("def __eq__(self, other: object, /) -> bool"))
+        .def("__getstate__",
+             [](const ReduceOp& self) { return std::pair(static_cast<int>(self.kind()), self.factor()); })
+        .def("__setstate__",
+             [](ReduceOp& self, std::pair<int, double> state) {
+                 if (state.first < 0 || state.first >= reduce_op_count)
+                     throw nb::value_error(fmt::format("the pickle of a ReduceOp has kind {}: expected 0 to {}",
+                                                       state.first, reduce_op_count - 1)
+                                               .c_str());
+                 new (&self) ReduceOp(static_cast<ReduceOp::Kind>(state.first), state.second);
+             })
         .def("__hash__", [](const ReduceOp& self) { return static_cast<int>(self.kind()); })
         .def("__int__", [](const ReduceOp& self) { return static_cast<int>(self.kind()); })
         .def("__repr__", [](const ReduceOp& self) {

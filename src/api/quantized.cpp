@@ -140,9 +140,9 @@ Block block_of(const Kind& kind, const ConstTensorView& input, const QuantizedOp
         return {QuantizedTerms::tensor, std::max<std::uint64_t>(longest, 1)};
     }
     if (o.block < 32 || o.block > 1024 || o.block % 32 != 0) {
-        throw InvalidArgument(
-            fmt::format("{}: block {}: expected a multiple of 32 from 32 to 1024, per_row ({}) or per_tensor ({})",
-                        kind.name, o.block, QuantizedOptions::per_row, QuantizedOptions::per_tensor));
+        throw InvalidArgument(fmt::format(
+            "{}: block {}: expected a multiple of 32 from 32 to 1024, or one scale for a row or for the tensor",
+            kind.name, o.block));
     }
     return {static_cast<std::uint64_t>(o.block), static_cast<std::uint64_t>(o.block)};
 }

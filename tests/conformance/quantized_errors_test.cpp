@@ -128,7 +128,7 @@ TEST_P(QuantizedErrors, what_cannot_be_is_refused_before_anything_moves) {
         refused({.block = 33}, {"block 33", "multiple of 32 from 32 to 1024"});
         refused({.block = 0}, {"block 0"});
         refused({.block = 2048}, {"block 2048"});
-        refused({.block = -3}, {"block -3", "per_row (-1)", "per_tensor (-2)"});
+        refused({.block = -3}, {"block -3", "one scale for a row or for the tensor"});
         refused({.scale = 0.0F}, {"scale 0", "at least 2^-126"});
         refused({.scale = -1.0F}, {"scale -1"});
         refused({.scale = std::numeric_limits<float>::infinity()}, {"scale inf"});

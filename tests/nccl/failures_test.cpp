@@ -237,7 +237,8 @@ void go_on_without_rank_1(const Variables& variables) {
 TEST(NcclFailures, the_ranks_that_are_left_go_on_with_a_communicator_that_was_shrunk_or_made_anew) {
     const Limit limit;
     go_on_without_rank_1({faults("version=2.29.2")});
-    go_on_without_rank_1({faults("version=2.28.9")});
+    go_on_without_rank_1({faults("version=2.28.7")});
+    go_on_without_rank_1({faults("version=2.28.3")});
     go_on_without_rank_1({faults("version=2.29.2;missing=ncclCommShrink")});
 }
 

@@ -1,6 +1,8 @@
 """The collectives and messages of the Python package, on NumPy arrays."""
+import copy
 import os
 import pathlib
+import pickle
 import sys
 import unittest
 
@@ -217,6 +219,14 @@ class Collectives(unittest.TestCase):
                     "monitored_barrier: wait_all_ranks is of type int", "split_group: parent_pg is of type str",
                     "split_group: split_ranks is [0]: expected a list of lists")):
                 self.assertIn(part, text)
+
+    def test_an_operator_can_be_copied_and_pickled(self):
+        for op in (*(dist.ReduceOp(kind) for kind in type(dist.ReduceOp.SUM.op)), dist._make_nccl_premul_sum(0.25)):
+            for again in (copy.copy(op), copy.deepcopy(op), pickle.loads(pickle.dumps(op))):
+                self.assertEqual((again, again.op, again.factor), (op, op.op, op.factor))
+        strange = dist.ReduceOp.__new__(dist.ReduceOp)
+        with self.assertRaisesRegex(ValueError, "kind 99: expected 0 to 8"):
+            strange.__setstate__((99, 1.0))
 
     @rows("S8-012", "S7-001")
     def test_any_layout_type_and_buffer_will_do(self):

@@ -16,8 +16,8 @@ from datetime import timedelta
 from typing import Any
 
 from .. import _core
-from .._core import ReduceOp, Work
-from .collectives import Group
+from .._core import ReduceOp
+from .collectives import Group, Issued
 
 __all__ = ["QuantizedReducer", "quantized_all_gather", "quantized_all_reduce", "quantized_reduce_scatter"]
 
@@ -25,7 +25,7 @@ __all__ = ["QuantizedReducer", "quantized_all_gather", "quantized_all_reduce", "
 def quantized_all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False, *,
                          output: Any = None, type: str = "int8", block: int | str = 256, scales: str = "per_rank",
                          scale: float | None = None, quantize_results: bool = True, rounding: str = "nearest",
-                         seed: int = 0, timeout: timedelta | None = None) -> Work | None:
+                         seed: int = 0, timeout: timedelta | None = None) -> Issued:
     """Adds up or averages `tensor` over all ranks, in place, or into `output`, which may be of another dtype. Without
     `quantize_results` the second leg holds numbers of the output's dtype, and values are rounded once only."""
     how = (type, block, scales, scale, quantize_results, rounding, seed)
@@ -35,7 +35,7 @@ def quantized_all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Group 
 def quantized_reduce_scatter(output: Any, input: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None,
                              async_op: bool = False, *, counts: list[int] | None = None, type: str = "int8",
                              block: int | str = 256, scales: str = "per_rank", scale: float | None = None,
-                             rounding: str = "nearest", seed: int = 0, timeout: timedelta | None = None) -> Work | None:
+                             rounding: str = "nearest", seed: int = 0, timeout: timedelta | None = None) -> Issued:
     """`output` becomes this rank's piece of the sum of all inputs. counts: elements of each rank's piece; None: equal."""
     how = (type, block, scales, scale, False, rounding, seed)
     return _core.quantized_reduce_scatter(output, input, how, counts, op, group, async_op, timeout)
@@ -44,7 +44,7 @@ def quantized_reduce_scatter(output: Any, input: Any, op: ReduceOp = ReduceOp.SU
 def quantized_all_gather(output: Any, input: Any, group: Group = None, async_op: bool = False, *,
                          counts: list[int] | None = None, type: str = "int8", block: int | str = 256,
                          scale: float | None = None, rounding: str = "nearest", seed: int = 0,
-                         timeout: timedelta | None = None) -> Work | None:
+                         timeout: timedelta | None = None) -> Issued:
     """All inputs one after the other, in the order of ranks, each as its codes say. counts: elements of each rank's
     input; None: equal."""
     how = (type, block, "per_rank", scale, True, rounding, seed)
@@ -61,7 +61,7 @@ class QuantizedReducer:
         self._reducer = _core.QuantizedReducer((type, block, scales, None, quantize_results, rounding, seed), op, group,
                                                timeout)
 
-    def all_reduce(self, tensor: Any, bucket: int = 0, async_op: bool = False) -> Work | None:
+    def all_reduce(self, tensor: Any, bucket: int = 0, async_op: bool = False) -> Issued:
         """In place. A bucket whose number of elements has changed begins anew."""
         return self._reducer.all_reduce(tensor, bucket, async_op)
 

@@ -32,7 +32,7 @@ def init_process_group(backend: str, init_method: str | None = None, timeout: ti
 
 
 def gather(obj: Any, gather_list: list[Any] | None = None, dst: int = 0, group: Group = None,
-           async_op: bool = False) -> ObjectWork | None:
+           async_op: bool = False) -> ObjectWork | Any:
     """gather_list[i] becomes rank i's object, on rank `dst`; None elsewhere. With `async_op` the call returns a handle;
     the object and the list must not be touched until it is complete."""
     def run(of: Group) -> list[Any]:
@@ -45,7 +45,7 @@ def gather(obj: Any, gather_list: list[Any] | None = None, dst: int = 0, group: 
     return None
 
 
-def broadcast(objs: list[Any], src: int = 0, group: Group = None, async_op: bool = False) -> ObjectWork | None:
+def broadcast(objs: list[Any], src: int = 0, group: Group = None, async_op: bool = False) -> ObjectWork | Any:
     """Every rank's list becomes that of rank `src`; the lengths must be equal. `async_op` as in gather()."""
     def run(of: Group) -> list[Any]:
         _dist.broadcast_object_list(objs, src, of)
