@@ -4,8 +4,10 @@
 
 #include <tutti/error.hpp>
 
+#include <cerrno>
 #include <mutex>
 #include <new>
+#include <string_view>
 #include <system_error>
 
 namespace tutti::nccl_library {
@@ -40,6 +42,14 @@ ncclResult_t code_of(ErrorCode code) {
     return ncclInternalError;
 }
 
+// Whether this process could not have what it asked its own system for. A DistError of this rank, and of no other, has
+// the system's words for it.
+bool ran_out(const DistError& error) {
+    const std::string_view said = error.what();
+    const auto says = [&](int number) { return said.find(std::generic_category().message(number)) != said.npos; };
+    return error.context().peer < 0 && (says(EMFILE) || says(ENFILE) || says(ENOMEM) || says(ENOBUFS) || says(ENOSPC));
+}
+
 }  // namespace
 
 Failure as_failure(const std::exception_ptr& error) {
@@ -48,7 +58,7 @@ Failure as_failure(const std::exception_ptr& error) {
     } catch (const Failure& failure) {
         return failure;
     } catch (const DistError& failure) {
-        return {code_of(failure.code()), failure.what()};
+        return {ran_out(failure) ? ncclSystemError : code_of(failure.code()), failure.what()};
     } catch (const std::bad_alloc&) {
         return {ncclSystemError, "memory could not be allocated"};
     } catch (const std::system_error& failure) {

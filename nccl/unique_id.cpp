@@ -15,7 +15,9 @@
 #include <cstring>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <string_view>
+#include <vector>
 
 namespace tutti::nccl_library {
 namespace {
@@ -26,9 +28,10 @@ struct Contents {
     char key[64] = {};   // letters and digits; all zero: the job's secret is the key
     char host[46] = {};  // as text, with a zero byte behind it
     std::uint16_t port = 0;
+    std::uint64_t number = 0;  // of the id, among those whose ranks meet in one store
 };
 static_assert(sizeof(Contents) <= NCCL_UNIQUE_ID_BYTES);
-constexpr char mark[8] = {'t', 'u', 't', 't', 'i', 'i', 'd', '1'};
+constexpr char mark[8] = {'t', 'u', 't', 't', 'i', 'i', 'd', '2'};
 
 Contents contents_of(const ncclUniqueId& id) {
     Contents contents;
@@ -98,9 +101,14 @@ void put_host(Contents& contents, const std::string& host) {
 
 // ---- The stores that this process serves ----------------------------------------------------------------------------
 
+// A server costs a thread and descriptors, and so serves many ids. Nobody deletes what the ranks of one have left in
+// it, so that a server has a last id.
+constexpr std::uint64_t most_ids = 256;
+constexpr std::chrono::seconds time_to_connect{15};
 struct Served {
     Store store;
     pid_t process;
+    Contents contents;  // of the last id
 };
 struct AllServed {
     ProcessMutex mutex;
@@ -113,7 +121,21 @@ AllServed& served() {
 
 constexpr const char* all_left = "all have left";
 
-// Those whose ranks have all left. A store is asked while nobody waits for it: the list is this thread's meanwhile.
+// Where the ranks of an id meet in its server's store.
+std::string prefix_of(std::uint64_t number) {
+    return text("id ", number);
+}
+
+// Whether all ranks of all ids of a server have left.
+bool finished(Served& one) {
+    std::vector<std::string> keys;
+    for (std::uint64_t number = 1; number <= one.contents.number; ++number)
+        keys.push_back(prefix_of(number) + "/" + all_left);
+    return one.store.check(keys);
+}
+
+// Those servers whose ids' ranks have all left. A store is asked while nobody waits for it: the list is this thread's
+// meanwhile.
 void drop_finished() {
     AllServed& all = served();
     std::list<Served> asked;
@@ -123,7 +145,7 @@ void drop_finished() {
     }
     asked.remove_if([](Served& one) {
         try {
-            return one.process == ::getpid() && one.store.check({all_left});
+            return one.process == ::getpid() && finished(one);
         } catch (...) {
             return true;
         }
@@ -132,11 +154,16 @@ void drop_finished() {
     all.stores.splice(all.stores.end(), asked);
 }
 
-void serve(Store store) {
-    drop_finished();
+// The next id of a server of this process at that host, if there is one that may have more.
+std::optional<ncclUniqueId> next_id(const std::string& host) {
     AllServed& all = served();
     const std::lock_guard lock(all.mutex);
-    all.stores.push_back({std::move(store), ::getpid()});
+    for (Served& one : all.stores) {
+        if (one.process != ::getpid() || host != one.contents.host || one.contents.number == most_ids) continue;
+        ++one.contents.number;
+        return id_of(one.contents);
+    }
+    return std::nullopt;
 }
 
 ncclUniqueId id_of_environment(const std::string& where) {
@@ -163,6 +190,9 @@ ncclUniqueId given_unique_id() {
 }
 
 ncclUniqueId make_unique_id() {
+    drop_finished();
+    const std::string host = own_address();
+    if (const auto id = next_id(host)) return *id;
     Contents contents;
     std::memcpy(contents.mark, mark, sizeof mark);
     unsigned char random[sizeof contents.key / 2];
@@ -173,11 +203,13 @@ ncclUniqueId make_unique_id() {
         contents.key[2 * i] = "0123456789abcdef"[random[i] >> 4];
         contents.key[2 * i + 1] = "0123456789abcdef"[random[i] & 15];
     }
-    const std::string host = own_address();
     put_host(contents, host);
-    TCPStore store({.host = host, .is_master = true, .wait_for_workers = false, .secret = key_of(contents)});
+    const TCPStore store({.host = host, .is_master = true, .wait_for_workers = false, .secret = key_of(contents)});
     contents.port = store.port();
-    serve(store);
+    contents.number = 1;
+    AllServed& all = served();
+    const std::lock_guard lock(all.mutex);
+    all.stores.push_back({store, ::getpid(), contents});
     return id_of(contents);
 }
 
@@ -192,11 +224,29 @@ void check(const ncclUniqueId& id) {
 Store meeting_store(const ncclUniqueId& id, int rank) {
     const Contents contents = contents_of(id);
     const std::string host(contents.host), key = key_of(contents);
-    if (key.empty()) {
+    if (key.empty()) {  // NCCL_COMM_ID: rank 0 may come last
         return TCPStore({.host = host, .port = contents.port, .is_master = rank == 0, .wait_for_workers = false});
     }
-    // Each rank has a connection of its own, also where the store is served: one ends its waits without the others.
-    return TCPStore({.host = host, .port = contents.port, .is_master = false, .secret = key});
+    // The store was there before the id, so that nobody has to wait for it. Each rank has a connection of its own, also
+    // where the store is served: one ends its waits without the others.
+    TCPStore whole = [&] {
+        try {
+            return TCPStore(
+                {.host = host, .port = contents.port, .is_master = false, .timeout = time_to_connect, .secret = key});
+        } catch (const DistError& error) {
+            fail(ncclRemoteError,
+                 "the process that made the unique id serves it no more: it has ended, or all ranks of the id have "
+                 "left (",
+                 error.what(), "); expected a new ncclGetUniqueId for each communicator");
+        }
+    }();
+    whole.set_timeout(default_store_timeout);
+    Store store = PrefixStore(prefix_of(contents.number), whole);
+    if (store.check({all_left})) {
+        fail(ncclInvalidUsage,
+             "all ranks of this unique id have left their communicator: expected a new ncclGetUniqueId for each one");
+    }
+    return store;
 }
 
 void leave_meeting(Store store, int size) noexcept {

@@ -20,10 +20,6 @@ bool raise() noexcept {
     return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
-void need(std::uint64_t count) noexcept {
-    if (limits().soft < count) raise();
-}
-
 void give_back() noexcept {
     rlimit limit{};
     const std::uint64_t before = before_raise;

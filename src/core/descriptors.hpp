@@ -1,5 +1,6 @@
 // Descriptors: how many files this process may have open (RLIMIT_NOFILE). The soft limit is there for programs that use
-// select(2); the hard one is the system's.
+// select(2); the hard one is the system's. A world and a store raise it as they begin: which system call would be the first to find
+// no descriptor depends on the program, and each would need its own second try.
 //
 // Threads: raise() any; give_back() in a forked child before exec, where only async-signal-safe calls may run.
 #pragma once
@@ -10,9 +11,6 @@ namespace tutti::descriptors {
 
 /// The soft limit becomes the hard one. False: it was that already.
 bool raise() noexcept;
-
-/// As raise(), where fewer than `count` may be open.
-void need(std::uint64_t count) noexcept;
 
 /// Restores the soft limit from before the first raise().
 void give_back() noexcept;

@@ -49,8 +49,9 @@ Milliseconds Joining::left() const {
 }
 
 Roster Joining::run() {
-    // At most a connection to and from each rank, where they do not share memory.
-    descriptors::need(64 + 2 * static_cast<std::uint64_t>(options_.world_size));
+    // A connection to and from each rank, for each world of the process; nobody knows how many the program needs
+    // beside.
+    descriptors::raise();
     // The next steps may take long, or end this process.
     const Failure end{Failure::ended, options_.rank,
                       fmt::format("process {} on {} ended", ::getpid(), this_host::name())};

@@ -2,6 +2,7 @@
 //
 // Threads: any; see TcpClient. Servers that stores of this process share (multi_tenant) are listed under one mutex.
 #include "core/deadline.hpp"
+#include "core/descriptors.hpp"
 #include "core/log.hpp"
 #include "core/patience.hpp"
 #include "core/socket.hpp"
@@ -263,6 +264,7 @@ std::string reachable(const std::string& listens, const std::string& host) {
 
 TCPStore::TCPStore(TCPStoreOptions options) : host_(options.host), port_(options.port) {
     check_options(options);
+    descriptors::raise();
     const Deadline deadline = Deadline::after(options.timeout);
     std::shared_ptr<store::TcpServer> server;
     std::optional<security::Secret> secret;

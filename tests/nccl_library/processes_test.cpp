@@ -1,6 +1,10 @@
 // Ranks as processes that have nothing in common but a unique id.
 #include "children.hpp"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <chrono>
 #include <csignal>
 #include <thread>
 
@@ -209,6 +213,86 @@ TEST(NcclProcesses, that_are_forked_while_threads_use_the_library_can_use_it) {
         over = true;
         for (std::thread& thread : threads) thread.join();
     });
+}
+
+/// A function of the library, and the sentence behind a code that is none of success.
+ncclResult_t try_to_join(const Library& library, int size, const ncclUniqueId& id, int rank, std::string& said) {
+    ncclComm_t comm = nullptr;
+    const ncclResult_t code = NCCL_CALL(library, ncclCommInitRank)(&comm, size, id, rank);
+    said = NCCL_CALL(library, ncclGetLastError)(nullptr);
+    return code;
+}
+
+TEST(NcclProcesses, have_as_many_communicators_as_the_hard_limit_of_descriptors_allows) {
+    for (const int open_beside : {0, 18, 20, 90}) {  // another system call is the first to find no descriptor each time
+        constexpr int communicators = 60;
+        struct Ids {
+            Handed all[communicators];
+        };
+        const Shared<Ids> ids;
+        std::vector<pid_t> children;
+        for (int rank = 0; rank < 2; ++rank) {
+            children.push_back(start_child({}, [&, rank](const Library& library) {
+                rlimit limit{};
+                ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+                limit.rlim_cur = 200;
+                ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+                for (int i = 0; i < open_beside; ++i) ASSERT_GE(::open("/dev/null", O_RDONLY), 0);
+                for (Handed& id : ids->all) {
+                    ncclUniqueId made{};
+                    if (rank == 0) {
+                        ASSERT_EQ(NCCL_CALL(library, ncclGetUniqueId)(&made), ncclSuccess);
+                        id.give(made);
+                    }
+                    reduce(library, join(library, 2, id.wait(), rank), 2);
+                }
+            }));
+        }
+        for (const pid_t child : children) EXPECT_EQ(status_of(child), 0);
+    }
+}
+
+TEST(NcclProcesses, that_have_no_descriptors_say_so_with_the_code_of_their_own_system) {
+    EXPECT_EQ(status_of(start_child({},
+                                    [](const Library& library) {
+                                        int version = 0;
+                                        ASSERT_EQ(NCCL_CALL(library, ncclGetVersion)(&version), ncclSuccess);
+                                        const rlimit none{8, 8};
+                                        ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+                                        while (::open("/dev/null", O_RDONLY) >= 0) continue;
+                                        ncclUniqueId id{};
+                                        EXPECT_EQ(NCCL_CALL(library, ncclGetUniqueId)(&id), ncclSystemError);
+                                        const std::string said = NCCL_CALL(library, ncclGetLastError)(nullptr);
+                                        EXPECT_NE(said.find("Too many open files"), std::string::npos) << said;
+                                    })),
+              0);
+}
+
+TEST(NcclProcesses, that_use_an_id_again_hear_of_it_within_seconds) {
+    const Shared<Job> job;
+    const pid_t maker = start_child({}, [&](const Library& library) {
+        ncclUniqueId first{}, second{};
+        EXPECT_EQ(NCCL_CALL(library, ncclGetUniqueId)(&first), ncclSuccess);
+        EXPECT_EQ(NCCL_CALL(library, ncclGetUniqueId)(&second), ncclSuccess);  // it keeps the server
+        ncclComm_t comm = join(library, 1, first, 0);
+        EXPECT_EQ(NCCL_CALL(library, ncclCommDestroy)(comm), ncclSuccess);
+        std::string said;
+        EXPECT_EQ(try_to_join(library, 1, first, 0, said), ncclInvalidUsage);
+        EXPECT_NE(said.find("all ranks of this unique id have left"), std::string::npos) << said;
+        job->first.give(second);
+    });
+    EXPECT_EQ(status_of(maker), 0);
+    EXPECT_EQ(status_of(start_child(
+                  {},
+                  [&](const Library& library) {
+                      const auto start = std::chrono::steady_clock::now();
+                      std::string said;
+                      EXPECT_EQ(try_to_join(library, 1, job->first.wait(), 0, said), ncclRemoteError);
+                      EXPECT_NE(said.find("the process that made the unique id serves it no more"), std::string::npos)
+                          << said;
+                      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(40));
+                  })),
+              0);
 }
 
 }  // namespace
