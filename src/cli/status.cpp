@@ -8,6 +8,7 @@
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -46,6 +47,11 @@ int status(const StatusArguments& a) {
             fmt::format("status: nobody listens at 127.0.0.1:{}: is rank {} of a job with TUTTI_STATUS_PORT={} on this "
                         "host, and has it a group?",
                         port, a.rank, port - a.rank));
+    if (answer.foreign_user)
+        throw DistNetworkError(fmt::format(
+            "status: the page of rank {} at port {} is of a process of user {}, and this is user {}: it was "
+            "not asked; run tutti status as the user of the job",
+            a.rank, port, *answer.foreign_user, ::geteuid()));
     if (!answer.body)
         throw DistNetworkError(fmt::format(
             "status: no page {} from 127.0.0.1:{}: {}", a.page, port,

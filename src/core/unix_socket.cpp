@@ -66,15 +66,11 @@ UniqueFd listen_unix(std::string_view abstract_name, int backlog) {
 
 UniqueFd connect_unix(std::string_view abstract_name, const Deadline& deadline, const AbortFlag* abort) {
     const Instant start = Clock::now();
-    sockaddr_un address{};
-    const socklen_t size = unix_address(abstract_name, address);
-    UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!fd) throw DistNetworkError(fmt::format("cannot make a Unix socket: {}", error_text(errno)));
     Clock::duration back_off = 1ms;
     const Patience patience([&] { return fmt::format("a listener at the abstract Unix socket @{}", abstract_name); });
-    while (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
-        const int error = errno;
-        if (error == EINTR) continue;
+    for (;;) {
+        int error = 0;
+        if (UniqueFd fd = try_connect_unix(abstract_name, error)) return fd;
         check_wait(Deadline::never(), abort, "connect");
         // EAGAIN: the listener's queue is full. Refused: nobody listens yet.
         if ((error != ECONNREFUSED && error != EAGAIN) || deadline.expired()) {
@@ -86,7 +82,16 @@ UniqueFd connect_unix(std::string_view abstract_name, const Deadline& deadline, 
         pause(back_off, deadline, abort);
         back_off = std::min<Clock::duration>(back_off * 2, 50ms);
     }
-    return fd;
+}
+
+UniqueFd try_connect_unix(std::string_view abstract_name, int& error) {
+    sockaddr_un address{};
+    const socklen_t size = unix_address(abstract_name, address);
+    UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    do {
+        error = !fd || ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ? errno : 0;
+    } while (error == EINTR);
+    return error == 0 ? std::move(fd) : UniqueFd();
 }
 
 void send_fd(int socket, int fd, const Deadline& deadline, const AbortFlag* abort) {

@@ -18,6 +18,8 @@ namespace tutti::net {
 /// the last descriptor is closed. `abstract_name` is without the leading zero byte.
 UniqueFd listen_unix(std::string_view abstract_name, int backlog = 512);
 UniqueFd connect_unix(std::string_view abstract_name, const Deadline& deadline, const AbortFlag* abort);
+/// One try, without waiting. None: `error` says why, EAGAIN where the listener's queue is full.
+UniqueFd try_connect_unix(std::string_view abstract_name, int& error);
 /// Hands a descriptor over, with one byte of data. recv_fd's result is CLOEXEC; more than one descriptor, or
 /// none, is an error and leaks nothing.
 void send_fd(int socket, int fd, const Deadline& deadline, const AbortFlag* abort);

@@ -3,14 +3,17 @@
 #include "core/log.hpp"
 #include "core/socket.hpp"
 #include "core/thread.hpp"
+#include "core/unix_socket.hpp"
 
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -19,9 +22,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t answer_bytes_max = std::size_t{64} << 20;
+// Of one answer, and of all that http_get waits for at once.
+constexpr std::size_t answer_bytes_max = std::size_t{16} << 20, answers_bytes_max = std::size_t{128} << 20;
+constexpr std::chrono::milliseconds between_tries{10};
 // A client that guesses gets few guesses.
 constexpr auto pause_after_a_wrong_secret = 200ms;
+
+std::string local_name(std::uint16_t port) {
+    return fmt::format("tutti-pages-{}", port);
+}
 
 // Not net::wait_for: a signal that ends the waits of this process ends no page, and the log gets no line about slow
 // clients.
@@ -84,6 +93,7 @@ HttpServer::HttpServer(std::uint16_t port, security::Secret token, HttpPages pag
     : token_(std::move(token)),
       pages_(std::move(pages)),
       listener_(net::listen_tcp("127.0.0.1", port, static_cast<int>(connections_max))),
+      local_listener_(net::listen_unix(local_name(port), static_cast<int>(connections_max))),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       thread_(thread::start({"tutti-pages", "the pages at TUTTI_STATUS_PORT"}, [this] { accept(); })) {}
 
@@ -96,53 +106,90 @@ HttpServer::~HttpServer() {
 void HttpServer::accept() {
     while (!stop_.raised()) {
         clear();
-        // Clients that come while all connections are taken wait in the listener's queue.
-        const bool full = connections_.size() >= connections_max;
-        pollfd entries[]{{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
-        ::poll(entries, full ? 1 : 2, full ? 10 : 1000);
-        if (full || stop_.raised() || entries[1].revents == 0) continue;
-        auto accepted = net::try_accept(listener_.get());
-        if (!accepted) continue;
-        Connection& connection = connections_.emplace_back();
-        try {
-            connection.thread =
-                thread::start({"tutti-page", "a page at TUTTI_STATUS_PORT"},
-                              [this, &connection, fd = std::make_shared<UniqueFd>(std::move(*accepted))] {
-                                  serve(*fd);
-                                  fd->reset();
-                                  connection.over.store(true, std::memory_order_release);
-                              });
-        } catch (const std::exception& error) {
-            connections_.pop_back();
-            TUTTI_WARN("no page: {}", error.what());
+        // Clients that come while all connections are busy wait in the listeners' queues.
+        const bool has_room = connections_.size() < connections_max || oldest_idle() != nullptr;
+        pollfd entries[]{{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}, {local_listener_.get(), POLLIN, 0}};
+        ::poll(entries, has_room ? 3 : 1, 1000);
+        eventfd_t woken = 0;
+        (void)::eventfd_read(wake_.get(), &woken);
+        for (const pollfd& listener : std::span(entries).last(2)) {
+            if (stop_.raised() || listener.revents == 0 || !make_room()) continue;
+            if (auto accepted = net::try_accept(listener.fd)) admit(std::move(*accepted));
         }
     }
     for (Connection& connection : connections_) connection.thread.join();
 }
 
-void HttpServer::clear() {
-    for (Connection& connection : connections_) {
-        if (connection.over.load(std::memory_order_acquire)) connection.thread.join();
-    }
-    connections_.remove_if([](const Connection& connection) { return !connection.thread.joinable(); });
+HttpServer::Connection* HttpServer::oldest_idle() {
+    const auto found = std::ranges::find_if(
+        connections_, [](const Connection& connection) { return connection.state.load() == State::idle; });
+    return found == connections_.end() ? nullptr : &*found;
 }
 
-void HttpServer::serve(const UniqueFd& fd) const {
+// False: all connections are busy.
+bool HttpServer::make_room() {
+    while (connections_.size() >= connections_max) {
+        Connection* idle = oldest_idle();
+        if (idle == nullptr) return false;
+        State expected = State::idle;
+        if (!idle->state.compare_exchange_strong(expected, State::over)) continue;
+        ::shutdown(idle->fd.get(), SHUT_RDWR);  // its thread leaves at once
+        clear();
+    }
+    return true;
+}
+
+void HttpServer::admit(UniqueFd fd) {
+    Connection& connection = connections_.emplace_back();
+    connection.fd = std::move(fd);
+    try {
+        connection.thread = thread::start({"tutti-page", "a page at TUTTI_STATUS_PORT"}, [this, &connection] {
+            serve(connection);
+            enter(connection, State::over);
+        });
+    } catch (const std::exception& error) {
+        connections_.pop_back();
+        TUTTI_WARN("no page: {}", error.what());
+    }
+}
+
+void HttpServer::clear() {
+    connections_.remove_if([](Connection& connection) {
+        if (connection.state.load() != State::over) return false;
+        connection.thread.join();
+        return true;
+    });
+}
+
+// False: it was ended for a newcomer.
+bool HttpServer::enter(Connection& connection, State state) {
+    State before = connection.state.load();
+    while (before != State::over) {
+        if (!connection.state.compare_exchange_weak(before, state)) continue;
+        (void)!::eventfd_write(wake_.get(), 1);
+        return true;
+    }
+    return false;
+}
+
+void HttpServer::serve(Connection& connection) {
+    const int fd = connection.fd.get();
     const Deadline deadline = Deadline::after(time_max);
-    const auto head = receive_head(fd.get(), deadline, stop_);
-    if (!head) return;
+    const auto head = receive_head(fd, deadline, stop_);
+    if (!head || !enter(connection, State::busy)) return;
     std::string text;
     try {
         text = answer(*head);
     } catch (const std::exception& error) {
         text = refusal("500 Internal Server Error", error.what());
     }
-    if (!send_all(fd.get(), text, deadline, stop_)) return;
+    if (!send_all(fd, text, deadline, stop_)) return;
     // Closing at once, with something unread, would take the answer from the client.
-    ::shutdown(fd.get(), SHUT_WR);
+    ::shutdown(fd, SHUT_WR);
     const Deadline linger = Deadline::after(1s);
-    while (wait_until(fd.get(), POLLIN, linger, stop_)) {
-        const auto more = receive(fd.get());
+    if (!enter(connection, State::idle)) return;
+    while (wait_until(fd, POLLIN, linger, stop_)) {
+        const auto more = receive(fd);
         if (more && more->empty()) return;
     }
 }
@@ -174,6 +221,7 @@ namespace {
 
 // One request of http_get on its way.
 struct Asking {
+    std::string name;  // of the server's Unix socket
     UniqueFd fd;
     std::string unsent, received;
     bool over = false;
@@ -183,27 +231,37 @@ struct Asking {
         fd.reset();
         over = true;
     }
-    void send() {
-        const int error = net::connect_error(fd.get());
-        if (error == EINPROGRESS) return;
+    // A server that is busy has a full queue: it is tried again.
+    void connect() {
+        int error = 0;
+        fd = net::try_connect_unix(name, error);
+        if (error == EAGAIN) return;
         answer.refused = error == ECONNREFUSED;
-        if (error != 0) return give_up();
+        if (!fd) return give_up();
+        const uid_t user = net::peer_uid(fd.get());
+        if (user == ::geteuid()) return;
+        answer.foreign_user = user;
+        give_up();
+    }
+    void send() {
         const ssize_t sent = ::send(fd.get(), unsent.data(), unsent.size(), MSG_NOSIGNAL);
         if (sent > 0)
             unsent.erase(0, static_cast<std::size_t>(sent));
         else if (errno != EAGAIN && errno != EINTR)
             give_up();
     }
-    void receive_more() {
+    void receive_more(std::size_t& allowed) {
         const auto more = receive(fd.get());
         if (!more) return;
         received += *more;
-        if (received.size() > answer_bytes_max) return give_up();
+        if (received.size() > answer_bytes_max || more->size() > allowed) return give_up();
+        allowed -= more->size();
         if (more->empty()) finish();
     }
     void finish() {
         give_up();
         answer = parse_answer(received);
+        received = {};
     }
 };
 
@@ -211,30 +269,30 @@ struct Asking {
 
 std::vector<HttpAnswer> http_get(const std::vector<std::uint16_t>& ports, const std::string& path,
                                  const security::Secret& token, const Deadline& deadline, const AbortFlag& stop) {
+    std::size_t allowed = answers_bytes_max;
     std::vector<Asking> all(ports.size());
     for (std::size_t i = 0; i < ports.size(); ++i) {
-        Asking& one = all[i];
-        one.unsent = fmt::format("GET {} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: Bearer {}\r\n\r\n", path,
-                                 ports[i], token.to_text());
-        const int error = net::begin_connect({"127.0.0.1", ports[i]}, one.fd);
-        if (error == 0) continue;
-        one.answer.refused = error == ECONNREFUSED;
-        one.over = true;
+        all[i].name = local_name(ports[i]);
+        all[i].unsent = fmt::format("GET {} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: Bearer {}\r\n\r\n", path,
+                                    ports[i], token.to_text());
     }
-    while (!deadline.expired() && !stop.raised()) {
+    while (!stop.raised()) {
         std::vector<pollfd> entries;
         std::vector<Asking*> asked;
+        bool is_busy = false;
         for (Asking& one : all) {
-            if (one.over) continue;
+            if (!one.over && !one.fd) one.connect();
+            is_busy |= !one.over && !one.fd;
+            if (one.over || !one.fd) continue;
             entries.push_back({one.fd.get(), static_cast<short>(one.unsent.empty() ? POLLIN : POLLOUT), 0});
             asked.push_back(&one);
         }
-        if (asked.empty()) break;
-        ::poll(entries.data(), entries.size(), deadline.poll_ms(wait_slice));
+        if ((asked.empty() && !is_busy) || deadline.expired()) break;
+        ::poll(entries.data(), entries.size(), deadline.poll_ms(is_busy ? between_tries : wait_slice));
         for (std::size_t i = 0; i < asked.size(); ++i) {
             if (entries[i].revents == 0) continue;
             if (asked[i]->unsent.empty())
-                asked[i]->receive_more();
+                asked[i]->receive_more(allowed);
             else
                 asked[i]->send();
         }

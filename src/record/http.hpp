@@ -1,10 +1,12 @@
 // HttpServer: a few pages over HTTP/1.1, for people and programs on this host that know a secret.
 //
 // Every request needs "Authorization: Bearer TOKEN", compared in constant time; there is no query for it, which would
-// end up in histories and logs. It travels in the clear, and any process that listens at a port of this host may get
-// it: so it is derived from the job's secret and does not reveal it (page_token). Only GET and HEAD; one request a
-// connection. A client's cost is bounded: connections at once, bytes of a request, the time in which it must come and
-// its answer go.
+// end up in histories and logs. It is derived from the job's secret and does not reveal it (page_token). Any process
+// may listen at a port of this host: so a server listens at an abstract Unix socket as well, and http_get, which asks
+// there, tells the token to processes of this user alone. Only GET and HEAD; one request a connection.
+//
+// A client's cost is bounded: connections at once, bytes of a request, the time in which it must come and its answer
+// go. Where all connections are taken, a newcomer takes the place of the one that has said nothing for longest.
 //
 // Threads: one accepts, each connection has its own: a page that asks other processes holds up no other. These threads
 // call the pages, several at once.
@@ -40,7 +42,8 @@ class HttpServer {
     static constexpr std::size_t connections_max = 16, request_bytes_max = 8192;
     static constexpr std::chrono::seconds time_max{10};
 
-    /// Serves 127.0.0.1:`port`; throws DistNetworkError where it cannot be had, DistBackendError for want of threads.
+    /// Serves 127.0.0.1:`port` and the abstract Unix socket of that number; throws DistNetworkError where it cannot be
+    /// had, DistBackendError for want of threads.
     HttpServer(std::uint16_t port, security::Secret token, HttpPages pages);
     /// Ends the connections under way.
     ~HttpServer();
@@ -48,25 +51,36 @@ class HttpServer {
     HttpServer& operator=(const HttpServer&) = delete;
 
  private:
+    enum class State {
+        idle,  ///< waits for the client, and may be ended for a newcomer
+        busy,  ///< makes its page and sends it
+        over   ///< its thread has ended, or is about to
+    };
     struct Connection {
-        std::thread thread;
-        std::atomic<bool> over{false};
+        UniqueFd fd{};
+        std::atomic<State> state{State::idle};
+        std::thread thread{};
     };
     void accept();
-    void serve(const UniqueFd& fd) const;
+    void admit(UniqueFd fd);
+    void serve(Connection& connection);
+    bool enter(Connection& connection, State state);
     std::string answer(const std::string& head) const;
+    Connection* oldest_idle();
+    bool make_room();
     void clear();
 
     const security::Secret token_;
     const HttpPages pages_;
-    fork_guard::GuardedFd listener_;
+    fork_guard::GuardedFd listener_, local_listener_;
     UniqueFd wake_;
     AbortFlag stop_;
     std::list<Connection> connections_;  // the accepting thread's
     std::thread thread_;
 };
 
-/// Asks 127.0.0.1 for one page on several ports at once; those that have not answered with 200 by then have none.
+/// Asks the servers of several ports of this host for one page at once, by their Unix sockets; those that have not
+/// answered with 200 by then, or with more than they may, have none.
 std::vector<HttpAnswer> http_get(const std::vector<std::uint16_t>& ports, const std::string& path,
                                  const security::Secret& token, const Deadline& deadline, const AbortFlag& stop);
 

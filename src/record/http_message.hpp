@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,9 +31,10 @@ std::string_view bearer_token(std::string_view authorization);
 std::string response(std::string_view status, const HttpPage& page, std::string_view more = "");
 
 struct HttpAnswer {
-    std::optional<std::string> body;  ///< of an answer with 200, whole
-    std::string status;               ///< "404 Not Found"; empty: there was no answer
-    bool refused = false;             ///< nobody listens there
+    std::optional<std::string> body;              ///< of an answer with 200, whole
+    std::string status;                           ///< "404 Not Found"; empty: there was no answer
+    bool refused = false;                         ///< nobody listens there
+    std::optional<std::uint32_t> foreign_user{};  ///< whose process listens there: it was not asked
 };
 /// Of all bytes that a server has sent on a connection.
 HttpAnswer parse_answer(std::string_view text);

@@ -2,11 +2,14 @@
 #include "record/http.hpp"
 
 #include "core/socket.hpp"
+#include "core/unix_socket.hpp"
 #include "support/patience.hpp"
 
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -132,8 +135,9 @@ TEST_F(Http, takes_more_clients_than_it_serves_at_once_one_after_the_other) {
 TEST_F(Http, is_asked_by_other_processes_on_several_ports_at_once) {
     const AbortFlag stop;
     const auto secret = security::Secret::from_text("opensesame");
-    const UniqueFd deaf = net::listen_tcp("127.0.0.1", 0);  // it accepts by the kernel's queue, and never answers
-    const std::uint16_t nobody = free_port(), deaf_port = net::local_address(deaf.get()).port;
+    const std::uint16_t nobody = free_port(), deaf_port = free_port();
+    // It accepts by the kernel's queue, and never answers.
+    const UniqueFd deaf = net::listen_unix("tutti-pages-" + std::to_string(deaf_port));
     const auto begin = std::chrono::steady_clock::now();
     const auto answers = http_get({port, nobody, deaf_port}, "/page", secret, Deadline::after(1s), stop);
     EXPECT_LT(std::chrono::steady_clock::now() - begin, test::patience(5s));
@@ -145,6 +149,71 @@ TEST_F(Http, is_asked_by_other_processes_on_several_ports_at_once) {
     EXPECT_FALSE(answers[2].refused);
     EXPECT_FALSE(http_get({port}, "/none", secret, Deadline::after(5s), stop).at(0).body);
     EXPECT_FALSE(http_get({port}, "/page", security::Secret::from_text("other"), Deadline::after(5s), stop).at(0).body);
+}
+
+TEST_F(Http, a_newcomer_takes_the_place_of_those_that_say_nothing) {
+    std::vector<UniqueFd> silent;
+    for (std::size_t i = 0; i < 3 * HttpServer::connections_max; ++i) {
+        silent.push_back(connect());
+        if (i % 2 == 0) say(silent.back(), "GET /page HTTP/1.1\r\n");
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(first_line(ask("GET /page", known)), "HTTP/1.1 200 OK");
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, test::patience(2s));
+    EXPECT_EQ(listen(silent.front()), "");
+    say(silent.back(), "GET /page HTTP/1.1\r\n" + known + "\r\n");
+    EXPECT_EQ(first_line(listen(silent.back())), "HTTP/1.1 200 OK");  // the youngest may still ask
+}
+
+// The process that listens at a rank's port, or in place of its server, may be another user's: nobody sends it a token.
+TEST(HttpGet, tells_the_token_to_no_port_and_no_process_of_another_user) {
+    const AbortFlag stop;
+    const auto token = security::Secret::from_text("opensesame");
+    const UniqueFd thief = net::listen_tcp("127.0.0.1", 0);
+    const std::uint16_t port = net::local_address(thief.get()).port;
+    const auto nobody = http_get({port}, "/trace", token, Deadline::after(1s), stop).at(0);
+    EXPECT_TRUE(nobody.refused);
+    EXPECT_FALSE(net::try_accept(thief.get()));
+
+    if (::geteuid() != 0) GTEST_SKIP() << "needs root for a process of another user";
+    int ready[2];
+    ASSERT_EQ(::pipe(ready), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        if (::setuid(12345) != 0) ::_exit(1);
+        const UniqueFd squatter = net::listen_unix("tutti-pages-" + std::to_string(port));
+        (void)!::write(ready[1], "x", 1);
+        const UniqueFd asker = net::accept_one(squatter.get(), Deadline::after(10s), nullptr, "test");
+        char byte = 0;
+        ::_exit(::recv(asker.get(), &byte, 1, MSG_WAITALL) > 0 ? 2 : 0);
+    }
+    char byte = 0;
+    ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+    const auto foreign = http_get({port}, "/trace", token, Deadline::after(5s), stop).at(0);
+    EXPECT_EQ(foreign.foreign_user, 12345U);
+    EXPECT_FALSE(foreign.body);
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    ::close(ready[0]);
+    ::close(ready[1]);
+}
+
+TEST(HttpGet, takes_no_more_of_an_answer_than_a_page_may_have) {
+    const AbortFlag stop;
+    const std::uint16_t port = free_port();
+    const UniqueFd listener = net::listen_unix("tutti-pages-" + std::to_string(port));
+    std::thread endless([&] {
+        const UniqueFd asker = net::accept_one(listener.get(), Deadline::after(10s), nullptr, "test");
+        const std::string text(std::size_t{1} << 16, 'x');
+        pollfd entry{asker.get(), POLLOUT, 0};
+        while (::poll(&entry, 1, 10'000) > 0 && ::send(asker.get(), text.data(), text.size(), MSG_NOSIGNAL) > 0) {
+        }
+    });
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_FALSE(http_get({port}, "/trace", security::Secret::from_text("x"), Deadline::after(60s), stop).at(0).body);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, test::patience(20s));
+    endless.join();
 }
 
 TEST(HttpServer, ends_at_once_with_pages_under_way) {

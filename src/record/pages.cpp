@@ -35,15 +35,15 @@ struct View {
     std::vector<WorldTimeline> worlds;
     std::vector<int> elsewhere;  ///< no process here has their page
     std::vector<int> silent;     ///< their process does not answer
+    std::vector<int> foreign;    ///< another user's process has their place, and was not asked
 };
 
-std::vector<Dump> dumps_of(const std::string& body, int rank) {
+std::vector<Dump> dumps_of(const std::string& body, const std::string& origin) {
     std::vector<Dump> dumps;
     const json parsed = json::parse(body, nullptr, false);
     if (!parsed.is_array()) return dumps;
     for (const json& text : parsed) {
-        if (text.is_string())
-            dumps.push_back(decode(text.get_ref<const std::string&>(), fmt::format("the page of rank {}", rank)));
+        if (text.is_string()) dumps.push_back(decode(text.get_ref<const std::string&>(), origin));
     }
     return dumps;
 }
@@ -68,7 +68,8 @@ class Pages {
         return texts.dump(-1, ' ', false, json::error_handler_t::replace);
     }
     View look(const AbortFlag& stop) const {
-        std::vector<Dump> dumps = live_dumps("asked for over HTTP", tail);
+        // As the other ranks give theirs: with nothing that would steer a terminal.
+        std::vector<Dump> dumps = dumps_of(own_trace(), "this process");
         std::set<int> here;
         int size = 0;
         for (const Dump& dump : dumps) {
@@ -87,10 +88,14 @@ class Pages {
         const auto answers = http_get(ports, "/trace", token_, Deadline::after(patience), stop);
         for (std::size_t i = 0; i < others.size(); ++i) {
             if (!answers[i].body) {
-                (answers[i].refused ? view.elsewhere : view.silent).push_back(others[i]);
+                (answers[i].refused        ? view.elsewhere
+                 : answers[i].foreign_user ? view.foreign
+                                           : view.silent)
+                    .push_back(others[i]);
                 continue;
             }
-            for (Dump& dump : dumps_of(*answers[i].body, others[i])) dumps.push_back(std::move(dump));
+            for (Dump& dump : dumps_of(*answers[i].body, fmt::format("the page of rank {}", others[i])))
+                dumps.push_back(std::move(dump));
         }
         // Ranks in one process share a page.
         std::set<int> known;
@@ -105,6 +110,9 @@ class Pages {
         if (!view.silent.empty())
             text += fmt::format("no answer within {} s from {}: stopped, or cut off\n", patience.count(),
                                 all.list_of(view.silent));
+        if (!view.foreign.empty())
+            text += fmt::format("another user's process has the place of the page of {}: it was not asked\n",
+                                all.list_of(view.foreign));
         if (!view.elsewhere.empty())
             text += fmt::format("no page on this host of {}: on another host, ended, or in another process\n",
                                 all.list_of(view.elsewhere));
@@ -114,7 +122,10 @@ class Pages {
     static json json_of(const View& view) {
         json groups = json::array();
         for (const WorldTimeline& world : view.worlds) groups.push_back(json_of(world));
-        return {{"silent", view.silent}, {"elsewhere", view.elsewhere}, {"groups", std::move(groups)}};
+        return {{"silent", view.silent},
+                {"foreign", view.foreign},
+                {"elsewhere", view.elsewhere},
+                {"groups", std::move(groups)}};
     }
     static json json_of(const Members& members, const Entry& entry, std::int64_t now_ns) {
         return {{"operation", entry.title(members)},
