@@ -212,6 +212,10 @@ void HostSharing::pass_on(const rendezvous::Membership& membership, int rank, co
         const Patience patience(
             [&] { return fmt::format("rank {} to share its memory ({}) with rank {}", first, what, rank); });
         const UniqueFd to = net::connect_unix(door_of(membership, what, first), deadline, abort);
+        if (net::peer_uid(to.get()) != ::geteuid())
+            throw DistNetworkError(
+                fmt::format("{}: a process of user {} has the socket of rank {}", what, net::peer_uid(to.get()), first),
+                {.operation = "init", .rank = rank, .peer = first}, ErrorCode::security);
         security::authenticate(to.get(), membership.secret(), security::Role::connecting, what, deadline, abort);
         for (UniqueFd& fd : fds) fd = net::recv_fd(to.get(), deadline, abort);
         return;

@@ -61,8 +61,9 @@ std::vector<Arrival> Reception::accept() {
         if (endpoint_.listens_everywhere() && of_this_network_ && !net::is_loopback(net::local_address(fd->get()).host))
             continue;
         auto newcomer = std::make_unique<Newcomer>(std::move(*fd));
-        newcomer->entrance.emplace(roster_.secret, "peer",
-                                   [this](std::string_view identity) { return roster_.is_for_this_rank(identity); });
+        newcomer->entrance.emplace(
+            roster_.secret, "peer", [this](std::string_view identity) { return roster_.is_for_this_rank(identity); },
+            takes_tls_alone(newcomer->fd) ? security::Entrance::Ways::tls_alone : security::Entrance::Ways::both);
         newcomer->proved = false;
         admit(std::move(newcomer));
     }
@@ -72,6 +73,15 @@ std::vector<Arrival> Reception::accept() {
     for (auto& newcomer : newcomers_) receive(*newcomer, arrivals);
     std::erase_if(newcomers_, [](const auto& newcomer) { return !newcomer->fd; });
     return arrivals;
+}
+
+// Ranks of this network have its addresses, and come without TLS.
+bool Reception::takes_tls_alone(const UniqueFd& fd) const {
+    try {
+        return roster_.own().tls && !net::is_of_this_host(net::peer_address(fd.get()).host);
+    } catch (const DistNetworkError&) {
+        return true;  // it has gone already
+    }
 }
 
 // Goes on with one newcomer; its descriptor is gone when it is welcome or refused.

@@ -45,6 +45,7 @@ class Reception {
  private:
     struct Newcomer;
 
+    bool takes_tls_alone(const UniqueFd& fd) const;
     void admit(std::unique_ptr<Newcomer> newcomer);
     void receive(Newcomer& newcomer, std::vector<Arrival>& arrivals);
     static void prove(Newcomer& newcomer, std::span<const std::byte> bytes);

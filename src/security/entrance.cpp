@@ -10,6 +10,7 @@ constexpr std::size_t piece_bytes = 4096;
 }  // namespace
 
 Entrance::State Entrance::state() const noexcept {
+    if (lacks_tls_) return State::failed;
     if (tls_) {
         switch (tls_->state()) {
             case Tls::State::shaking_hands: return State::needs_more;
@@ -17,7 +18,7 @@ Entrance::State Entrance::state() const noexcept {
             default: return State::done;
         }
     }
-    switch (handshake_->state()) {
+    switch (handshake_.state()) {
         case Handshake::State::needs_more: return State::needs_more;
         case Handshake::State::failed: return State::failed;
         default: return State::done;
@@ -25,36 +26,43 @@ Entrance::State Entrance::state() const noexcept {
 }
 
 std::string_view Entrance::error() const noexcept {
-    return tls_ ? std::string_view(tls_->error()) : handshake_->error();
-}
-
-bool Entrance::has_begun() const noexcept {
-    return tls_ ? !tls_->identity().empty() : handshake_->has_begun();
+    if (lacks_tls_) return "it began without TLS, and TUTTI_TLS is on here";
+    return tls_ ? std::string_view(tls_->error()) : handshake_.error();
 }
 
 std::size_t Entrance::wanted() const noexcept {
-    return tls_ ? piece_bytes : handshake_->wanted();
+    return tls_ ? piece_bytes : handshake_.wanted();
 }
 
 std::size_t Entrance::consume(std::span<const std::byte> bytes) {
-    if (bytes.empty()) return 0;
-    if (!std::exchange(heard_, true) && Tls::begins_with(bytes.front()))
-        tls_ = Tls::accepting(secret_, std::move(admits_));
-    if (!tls_) return handshake_->consume(bytes);
+    if (bytes.empty() || lacks_tls_) return 0;
+    if (!std::exchange(heard_, true)) {
+        if (Tls::begins_with(bytes.front())) {
+            tls_ = Tls::accepting(secret_, std::move(admits_));
+        } else if (takes_tls_alone_) {
+            lacks_tls_ = true;
+            refusal_ = Tls::refusal();
+            return bytes.size();
+        }
+    }
+    if (!tls_) return handshake_.consume(bytes);
     tls_->input().append(bytes);
     tls_->go_on();
     return bytes.size();
 }
 
 std::span<const std::byte> Entrance::output() const noexcept {
-    return tls_ ? tls_->output().bytes() : handshake_->output();
+    if (lacks_tls_) return refusal_;
+    return tls_ ? tls_->output().bytes() : handshake_.output();
 }
 
 void Entrance::sent(std::size_t count) noexcept {
-    if (tls_)
+    if (lacks_tls_)
+        refusal_ = refusal_.subspan(count);
+    else if (tls_)
         tls_->output().remove(count);
     else
-        handshake_->sent(count);
+        handshake_.sent(count);
 }
 
 }  // namespace tutti::security

@@ -9,9 +9,7 @@
 
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 
 namespace tutti::security {
@@ -19,19 +17,20 @@ namespace tutti::security {
 class Entrance {
  public:
     enum class State { needs_more, done, failed };
+    enum class Ways { both, tls_alone };
 
-    /// `admits`: which connections by TLS are for this end.
-    Entrance(const Secret& secret, std::string_view purpose, Tls::Admits admits)
+    /// `admits`: which connections by TLS are for this end. By TLS alone: one that begins otherwise gets an alert, and
+    /// no answer that depends on the secret.
+    Entrance(const Secret& secret, std::string_view purpose, Tls::Admits admits, Ways ways)
         : secret_(secret),
-          purpose_(purpose),
           admits_(std::move(admits)),
-          handshake_(std::in_place, secret, Role::accepting, purpose) {}
+          handshake_(secret, Role::accepting, purpose),
+          takes_tls_alone_(ways == Ways::tls_alone) {}
 
     State state() const noexcept;
     std::string_view error() const noexcept;
-    /// The peer has begun in one of our ways. A peer that leaves then has found out that it knows another secret.
-    bool has_begun() const noexcept;
-    bool by_tls() const noexcept { return tls_ != nullptr; }
+    /// It failed since TLS alone is taken, and the peer began otherwise.
+    bool lacks_tls() const noexcept { return lacks_tls_; }
 
     /// How many bytes to read: nothing that the caller would have to keep.
     std::size_t wanted() const noexcept;
@@ -45,11 +44,12 @@ class Entrance {
 
  private:
     Secret secret_;
-    std::string purpose_;
     Tls::Admits admits_;
-    std::optional<Handshake> handshake_;
+    Handshake handshake_;
     std::unique_ptr<Tls> tls_;
-    bool heard_ = false;
+    std::span<const std::byte> refusal_;
+    bool takes_tls_alone_;
+    bool heard_ = false, lacks_tls_ = false;
 };
 
 }  // namespace tutti::security

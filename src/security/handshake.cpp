@@ -2,6 +2,7 @@
 
 #include "core/env.hpp"
 #include "core/socket.hpp"
+#include "security/tls.hpp"
 
 #include <tutti/error.hpp>
 
@@ -15,21 +16,19 @@ namespace tutti::security {
 namespace {
 
 // The last byte is the version.
-constexpr std::string_view magic = "TUTTIHS\x01";
+constexpr std::string_view magic = "TUTTIHS\x02";
+// In place of a proof, for a peer that has another secret.
+constexpr std::string_view refusal = "tutti: that is not this secret.\n";
 
 }  // namespace
 
 Handshake::Handshake(const Secret& secret, Role role, std::string_view purpose)
-    : secret_(secret), role_(role), purpose_(purpose) {
-    static_assert(magic.size() == magic_bytes);
+    : secret_(secret), role_(role), purpose_(purpose), input_wanted_(hello_bytes) {
+    static_assert(magic.size() == magic_bytes && refusal.size() == mac_bytes);
     random_bytes(own_nonce_);
-    if (role_ == Role::connecting) {
-        put(bytes_of(magic));
-        put(own_nonce_);
-        input_wanted_ = answer_bytes;
-    } else {
-        input_wanted_ = hello_bytes;
-    }
+    if (role_ == Role::accepting) return;
+    put(bytes_of(magic));
+    put(own_nonce_);
 }
 
 std::size_t Handshake::wanted() const noexcept {
@@ -43,41 +42,43 @@ std::size_t Handshake::consume(std::span<const std::byte> bytes) {
         std::memcpy(input_.data() + input_size_, bytes.data() + taken, count);
         taken += count;
         input_size_ += count;
-        // This detects a peer of another protocol at its first wrong byte. The connecting end's second message
-        // is a proof alone.
-        const bool has_magic = input_wanted_ != mac_bytes;
-        if (has_magic && std::memcmp(input_.data(), magic.data(), std::min(input_size_, magic_bytes)) != 0) {
-            fail("the peer does not speak tutti's handshake, or another version of it");
-        } else if (wanted() == 0) {
-            finish_message();
-        }
+        if (is_hello_due() && std::memcmp(input_.data(), magic.data(), std::min(input_size_, magic_bytes)) != 0)
+            refuse_stranger();
+        else if (wanted() == 0)
+            is_hello_due() ? take_hello() : take_proof();
     }
     return taken;
 }
 
-void Handshake::finish_message() {
-    const auto copy_nonce = [&] { std::memcpy(peer_nonce_.data(), input_.data() + magic_bytes, nonce_bytes); };
-    const auto proved_at = [&](std::size_t offset, Role prover) {
-        Mac claimed;
-        std::memcpy(claimed.data(), input_.data() + offset, claimed.size());
-        return equal(claimed, proof(prover));
-    };
-    if (role_ == Role::connecting) {
-        copy_nonce();
-        if (!proved_at(hello_bytes, Role::accepting)) return fail("the peer does not know this job's secret");
-        put(proof(Role::connecting));
+// This notices a peer of another protocol at its first wrong byte.
+void Handshake::refuse_stranger() {
+    wants_tls_ = role_ == Role::connecting && Tls::refuses_with(input_.front());
+    if (wants_tls_) return fail("the peer takes TLS alone: TUTTI_TLS is on there and off here");
+    const bool is_version =
+        input_size_ >= magic_bytes && std::memcmp(input_.data(), magic.data(), magic_bytes - 1) == 0;
+    fail("the peer does not speak tutti's handshake, or another version of it");
+    if (is_version && role_ == Role::accepting) put(bytes_of(magic));  // it should hear that
+}
+
+void Handshake::take_hello() {
+    std::memcpy(peer_nonce_.data(), input_.data() + magic_bytes, nonce_bytes);
+    input_size_ = 0;
+    input_wanted_ = mac_bytes;
+    if (role_ == Role::connecting) return put(proof(Role::connecting));
+    put(bytes_of(magic));
+    put(own_nonce_);
+}
+
+void Handshake::take_proof() {
+    Mac claimed;
+    std::memcpy(claimed.data(), input_.data(), claimed.size());
+    const bool accepts = role_ == Role::accepting;
+    if (equal(claimed, proof(accepts ? Role::connecting : Role::accepting))) {
         state_ = State::done;
-    } else if (input_wanted_ == hello_bytes) {
-        copy_nonce();
-        put(bytes_of(magic));
-        put(own_nonce_);
-        put(proof(Role::accepting));
-        input_size_ = 0;
-        input_wanted_ = mac_bytes;
-    } else if (!proved_at(0, Role::connecting)) {
-        fail("the peer does not know this job's secret");
+        if (accepts) put(proof(Role::accepting));
     } else {
-        state_ = State::done;
+        fail("the peer does not know this job's secret");
+        if (accepts) put(bytes_of(refusal));
     }
 }
 
@@ -92,7 +93,7 @@ void Handshake::put(std::span<const std::byte> bytes) {
 }
 
 Mac Handshake::proof(Role prover) const {
-    const std::string_view label = prover == Role::connecting ? "tutti connect 1:" : "tutti accept 1:";
+    const std::string_view label = prover == Role::connecting ? "tutti connect 2:" : "tutti accept 2:";
     const std::byte end{0};
     return secret_.mac(
         {bytes_of(label), bytes_of(purpose_), {&end, 1}, nonce_of(Role::connecting), nonce_of(Role::accepting)});
@@ -127,18 +128,22 @@ void authenticate(int fd, const Secret& secret, Role role, std::string_view purp
             machine.sent(output.size());
         }
         if (machine.state() != Handshake::State::needs_more) break;
-        // One magic first, so that this also detects a peer whose messages are shorter than ours.
-        const std::size_t count = std::min({machine.wanted(), buffer.size(), heard ? buffer.size() : magic.size()});
+        // Part of the magic first, so that this also detects a peer whose messages are shorter than ours: TLS's alert.
+        const std::size_t count = std::min({machine.wanted(), buffer.size(), heard ? buffer.size() : magic.size() - 1});
         heard = true;
         net::recv_all(fd, std::span(buffer).first(count), limit, abort, operation);
         machine.consume(std::span(buffer).first(count));
     }
-    if (machine.state() == Handshake::State::failed) {
-        throw DistNetworkError(
-            fmt::format("{} ({}): {}; check TUTTI_JOB_SECRET", operation, purpose, machine.error()),
-            {.operation = operation, .hint = "the peer does not know this job's secret: check TUTTI_JOB_SECRET"},
-            ErrorCode::security);
-    }
+    if (machine.state() != Handshake::State::failed) return;
+    if (machine.wants_tls())
+        throw TlsWanted(fmt::format("{} ({}): {}; set TUTTI_TLS to the same on all hosts of the job", operation,
+                                    purpose, machine.error()),
+                        {.operation = operation, .hint = "set TUTTI_TLS to the same on all hosts"},
+                        ErrorCode::security);
+    throw DistNetworkError(
+        fmt::format("{} ({}): {}; check TUTTI_JOB_SECRET", operation, purpose, machine.error()),
+        {.operation = operation, .hint = "the peer does not know this job's secret: check TUTTI_JOB_SECRET"},
+        ErrorCode::security);
 }
 
 }  // namespace tutti::security

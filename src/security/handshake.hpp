@@ -2,8 +2,12 @@
 //
 //   connecting end                               accepting end
 //   magic, nonce C                        ──►
-//                                         ◄──    magic, nonce S, HMAC("accept", purpose, C, S)
+//                                         ◄──    magic, nonce S
 //   HMAC("connect", purpose, C, S)        ──►
+//                                         ◄──    HMAC("accept", purpose, C, S), or a refusal
+//
+// The connecting end proves first: a port would otherwise give every stranger a sum by which it can try out secrets
+// elsewhere. An accepting end computes nothing from the secret for a peer that has not proved it.
 //
 // The two ends prove under different labels, so that an attacker cannot answer us with our own proof; both proofs
 // cover both nonces, so that an old conversation cannot be replayed; the purpose keeps a connection made for one
@@ -16,6 +20,8 @@
 #include "core/deadline.hpp"
 #include "core/interrupt.hpp"
 #include "security/secret.hpp"
+
+#include <tutti/error.hpp>
 
 #include <array>
 #include <chrono>
@@ -43,9 +49,8 @@ class Handshake {
 
     State state() const noexcept { return state_; }
     std::string_view error() const noexcept { return error_; }
-    /// Accepting end: the peer has begun a handshake of ours. A peer that leaves then has found out that it knows
-    /// another secret.
-    bool has_begun() const noexcept { return role_ == Role::accepting && input_wanted_ == mac_bytes; }
+    /// Connecting end: it failed since the peer takes TLS alone.
+    bool wants_tls() const noexcept { return wants_tls_; }
 
     /// Bytes to send now; tell how many went with sent().
     std::span<const std::byte> output() const noexcept { return {output_.data() + sent_, output_size_ - sent_}; }
@@ -61,10 +66,12 @@ class Handshake {
     static constexpr std::size_t nonce_bytes = 32;
     static constexpr std::size_t mac_bytes = 32;
     static constexpr std::size_t hello_bytes = magic_bytes + nonce_bytes;
-    static constexpr std::size_t answer_bytes = hello_bytes + mac_bytes;
 
-    void finish_message();
     void put(std::span<const std::byte> bytes);
+    void refuse_stranger();
+    bool is_hello_due() const noexcept { return input_wanted_ == hello_bytes; }
+    void take_hello();
+    void take_proof();
     Mac proof(Role prover) const;
     std::span<const std::byte> nonce_of(Role role) const;
     void fail(std::string_view why);
@@ -76,12 +83,18 @@ class Handshake {
     std::string_view error_;
     std::array<std::byte, nonce_bytes> own_nonce_{};
     std::array<std::byte, nonce_bytes> peer_nonce_{};
-    std::array<std::byte, answer_bytes> input_{};
+    std::array<std::byte, hello_bytes> input_{};
     std::size_t input_size_ = 0;
     std::size_t input_wanted_ = 0;
-    std::array<std::byte, answer_bytes> output_{};
+    std::array<std::byte, hello_bytes> output_{};
     std::size_t output_size_ = 0;
     std::size_t sent_ = 0;
+    bool wants_tls_ = false;
+};
+
+/// The peer takes TLS alone: code security.
+class TlsWanted : public DistNetworkError {
+    using DistNetworkError::DistNetworkError;
 };
 
 /// How long an accepting end waits for a peer to prove itself: TUTTI_HANDSHAKE_TIMEOUT_MS, default 5 s.
@@ -89,7 +102,7 @@ std::chrono::milliseconds handshake_timeout();
 
 /// The whole handshake on a connected socket; it reads exactly its own bytes. The accepting end gives up after
 /// handshake_timeout(), the connecting end at its deadline. DistNetworkError, code security, when the peer does not
-/// prove the secret; code network when it goes away.
+/// prove the secret; code network when it goes away. TlsWanted at the connecting end.
 void authenticate(int fd, const Secret& secret, Role role, std::string_view purpose, const Deadline& deadline,
                   const AbortFlag* abort);
 

@@ -146,6 +146,12 @@ Tls::Tls(const Secret& secret, Admits admits, std::string identity)
     SSL_set_app_data(ssl_, this);
 }
 
+std::span<const std::byte> Tls::refusal() noexcept {
+    constexpr std::byte version{3}, nothing{0}, length{2}, handshake_failure{40};
+    static constexpr std::byte alert[] = {std::byte{21}, version, version, nothing, length, fatal, handshake_failure};
+    return alert;
+}
+
 Tls::~Tls() {
     secrets_.wipe();
     SSL_free(ssl_);

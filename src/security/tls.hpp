@@ -49,6 +49,10 @@ class Tls {
     static std::unique_ptr<Tls> accepting(const Secret& secret, Admits admits);
     /// Whether a connection that begins with this byte begins with TLS.
     static constexpr bool begins_with(std::byte first) { return first == std::byte{22}; }
+    /// What an accepting end says to one that begins otherwise, where it takes TLS alone: an alert, which anybody may
+    /// read. A connecting end tells it by its first byte.
+    static std::span<const std::byte> refusal() noexcept;
+    static constexpr bool refuses_with(std::byte first) { return first == std::byte{21}; }
 
     ~Tls();
     Tls(const Tls&) = delete;

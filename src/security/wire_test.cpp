@@ -27,7 +27,8 @@ namespace {
 
 TEST(Entrance, lets_in_who_comes_by_tls_and_who_comes_by_the_handshake) {
     const auto admits = [](std::string_view named) { return named == identity; };
-    Entrance by_tls(the_secret(), "test", admits), by_handshake(the_secret(), "test", admits);
+    Entrance by_tls(the_secret(), "test", admits, Entrance::Ways::tls_alone),
+        by_handshake(the_secret(), "test", admits, Entrance::Ways::both);
     const auto tls = Tls::connecting(the_secret(), std::string(identity));
     Handshake handshake(the_secret(), Role::connecting, "test");
     for (int i = 0; i < 4; ++i) {
@@ -47,13 +48,32 @@ TEST(Entrance, lets_in_who_comes_by_tls_and_who_comes_by_the_handshake) {
 }
 
 TEST(Entrance, a_stranger_is_refused_at_its_first_bytes) {
-    Entrance entrance(the_secret(), "test", [](std::string_view) { return true; });
+    Entrance entrance(
+        the_secret(), "test", [](std::string_view) { return true; }, Entrance::Ways::both);
     (void)entrance.consume(bytes_of("GET / HTTP/1.1\r\n"));
     EXPECT_EQ(entrance.state(), Entrance::State::failed);
-    Entrance other(the_secret(), "test", [](std::string_view) { return true; });
+    Entrance other(
+        the_secret(), "test", [](std::string_view) { return true; }, Entrance::Ways::both);
     const std::byte nonsense[] = {std::byte{22}, std::byte{3}, std::byte{3}, std::byte{255}, std::byte{255}};
     (void)other.consume(nonsense);
     EXPECT_EQ(other.state(), Entrance::State::failed);
+}
+
+TEST(Entrance, that_takes_tls_alone_answers_others_with_an_alert_which_they_understand) {
+    Entrance entrance(
+        the_secret(), "test", [](std::string_view) { return true; }, Entrance::Ways::tls_alone);
+    Handshake handshake(the_secret(), Role::connecting, "test");
+    (void)entrance.consume(handshake.output());
+    handshake.sent(handshake.output().size());
+    EXPECT_EQ(entrance.state(), Entrance::State::failed);
+    EXPECT_TRUE(entrance.lacks_tls());
+    EXPECT_TRUE(std::ranges::equal(entrance.output(), Tls::refusal()));
+    (void)handshake.consume(entrance.output());
+    EXPECT_EQ(handshake.state(), Handshake::State::failed);
+    EXPECT_TRUE(handshake.wants_tls());
+    entrance.sent(entrance.output().size());
+    EXPECT_TRUE(entrance.output().empty());
+    EXPECT_EQ(entrance.consume(bytes_of("more")), 0U);
 }
 
 struct Sockets {
@@ -70,7 +90,8 @@ struct Sockets {
 };
 
 Wire let_in(int fd) {
-    Entrance entrance(the_secret(), "test", [](std::string_view named) { return named == identity; });
+    Entrance entrance(
+        the_secret(), "test", [](std::string_view named) { return named == identity; }, Entrance::Ways::both);
     std::array<std::byte, 4096> buffer;
     while (entrance.state() == Entrance::State::needs_more) {
         net::wait_for(fd, POLLIN, soon(), nullptr, "test");

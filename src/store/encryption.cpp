@@ -33,15 +33,18 @@ bool is_for_store(std::string_view identity) {
     return identity == to_work || identity == to_tell;
 }
 
-std::string objection_to(int fd, const std::optional<std::string>& identity) {
-    const bool on = settings::tls();
-    if (identity ? on || *identity == to_tell : !on || same_host(fd)) return {};
-    const auto server = net::to_string(net::local_address(fd)), client = net::to_string(net::peer_address(fd));
-    if (identity)
-        return fmt::format(
-            "TUTTI_TLS is off at the store ({}) and on at its client ({}): set it to the same on all hosts "
-            "of the job",
-            server, client);
+bool takes_tls_alone(int fd) {
+    return settings::tls() && !same_host(fd);
+}
+
+std::string objection_to(int fd, std::string_view identity) {
+    if (settings::tls() || identity == to_tell) return {};
+    return fmt::format(
+        "TUTTI_TLS is off at the store ({}) and on at its client ({}): set it to the same on all hosts of the job",
+        net::to_string(net::local_address(fd)), net::to_string(net::peer_address(fd)));
+}
+
+std::string needs_tls(std::string_view server, std::string_view client) {
     return fmt::format(
         "TUTTI_TLS is on at the store ({}) and off at its client ({}): set it to the same on all hosts of "
         "the job. Where it is, the client takes that address for its own host's: give the address by "

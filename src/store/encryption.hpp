@@ -1,8 +1,8 @@
 // Encryption: which connections between clients and a server go by TLS, and the error where they disagree.
 //
-// A client that leaves its host encrypts if TUTTI_TLS says so. The server accepts both kinds; it then answers every
-// request of a client that came the wrong way with an error that says so. So both ends have proved the secret before
-// they report the disagreement, and nobody else can cause one.
+// A client that leaves its host encrypts if TUTTI_TLS says so. Where it is on at the server alone, the server answers
+// nothing but an alert of TLS, and the client reports the disagreement. Where it is on at the client alone, the server
+// answers every request of the client, which has proved the secret by TLS, with an error that says so.
 //
 // Threads: any.
 #pragma once
@@ -30,7 +30,11 @@ class OnlyToTell {
 std::optional<std::string> tls_identity_for(int fd);
 /// Whether a server takes a connection that says so.
 bool is_for_store(std::string_view identity);
-/// The server's objection to a connection that has proved the secret; empty: none. `identity`: by TLS.
-std::string objection_to(int fd, const std::optional<std::string>& identity);
+/// Whether a server takes TLS alone from that connection.
+bool takes_tls_alone(int fd);
+/// The server's objection to a connection by TLS that says so, and has proved the secret; empty: none.
+std::string objection_to(int fd, std::string_view identity);
+/// The disagreement where the server takes TLS alone. Both are addresses.
+std::string needs_tls(std::string_view server, std::string_view client);
 
 }  // namespace tutti::store

@@ -83,6 +83,7 @@ void TcpClient::move_to(const std::string& door, const security::Secret& secret)
     try {
         // It is there, or not on this host.
         UniqueFd fd = net::connect_unix(door, Deadline::after(Clock::duration::zero()), nullptr);
+        if (net::peer_uid(fd.get()) != ::geteuid()) throw DistNetworkError("the local door is another user's");
         ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDBUF, &local_send_bytes, sizeof local_send_bytes);
         const security::Mac proof = door_proof(secret, door);
         net::send_all(fd.get(), proof, Deadline::after(wait_slice), nullptr, "connect");
@@ -125,10 +126,16 @@ UniqueFd TcpClient::connect(const net::Address& server, const security::Secret& 
 }
 
 void TcpClient::prove(int fd, const security::Secret& secret, const Deadline& deadline, const AbortFlag* abort) {
-    if (auto identity = tls_identity_for(fd))
-        wire_ = security::secure(fd, secret, std::move(*identity), deadline, abort);
-    else
-        security::authenticate(fd, secret, security::Role::connecting, store_purpose, deadline, abort);
+    try {
+        if (auto identity = tls_identity_for(fd))
+            wire_ = security::secure(fd, secret, std::move(*identity), deadline, abort);
+        else
+            security::authenticate(fd, secret, security::Role::connecting, store_purpose, deadline, abort);
+    } catch (const security::TlsWanted&) {
+        throw InvalidArgument(
+            fmt::format("{}: {}", name_, needs_tls(net::to_string(net::peer_address(fd)), local_host_)),
+            {.operation = "connect"});
+    }
 }
 
 void TcpClient::check_process() const {

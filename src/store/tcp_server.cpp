@@ -88,6 +88,7 @@ class TcpServer::Loop {
  private:
     using Connection = ServerConnection;
     using Connections = std::list<Connection>;
+    using Ways = security::Entrance::Ways;
 
     std::string_view door_for(ConnectionId worker) const {
         const auto found = by_id_.find(worker);
@@ -156,7 +157,6 @@ class TcpServer::Loop {
             uv_pipe_init(&loop_, &c.socket.pipe, 0);
         } else {
             uv_tcp_init(&loop_, &c.socket.tcp);
-            c.entrance.emplace(secret_, store_purpose, is_for_store);
         }
         c.socket.handle.data = &c;
         by_id_[c.id] = &c;
@@ -165,6 +165,8 @@ class TcpServer::Loop {
         c.fd = fd.release();  // the handle's now
         fork_guard::close_in_children(c.fd);
         if (!local) {
+            c.entrance.emplace(secret_, store_purpose, is_for_store,
+                               takes_tls_alone(c.fd) ? Ways::tls_alone : Ways::both);
             uv_tcp_nodelay(&c.socket.tcp, 1);
             uv_tcp_keepalive(&c.socket.tcp, 1, 15);
         }
@@ -224,7 +226,6 @@ class TcpServer::Loop {
         while (read_posts(c)) {
         }
         send_answers();
-        if (!c.proved && c.entrance && c.entrance->has_begun()) refuse(c, "it left in the midst of the handshake");
         close(c);
     }
 
@@ -295,14 +296,14 @@ class TcpServer::Loop {
             }
         }
         if (c.entrance->state() == State::failed) {
-            refuse(c, c.entrance->error());
+            refuse(c);
             close(c);
             return false;
         }
         if (c.entrance->state() != State::done) return false;
         c.tls = c.entrance->take_tls();
         c.entrance.reset();
-        c.objection = objection_to(c.fd, c.tls ? std::optional(c.tls->identity()) : std::nullopt);
+        if (c.tls) c.objection = objection_to(c.fd, c.tls->identity());
         if (!c.objection.empty()) object(c, c.objection);
         trust(c);
         return true;
@@ -323,13 +324,18 @@ class TcpServer::Loop {
 
     /// A user who waits for a rank that has another secret should learn why it does not come; strangers may not fill
     /// the log.
-    void refuse(const Connection& c, std::string_view why) {
+    void refuse(const Connection& c) {
         const auto times = refused_.happened();
         if (!times) return;
+        const std::string place = place_of(c),
+                          more = *times == 1 ? "" : fmt::format(" ({} such since the last line)", *times);
+        if (c.entrance->lacks_tls())
+            return TUTTI_WARN("TCPStore server: {}{}", needs_tls(net::to_string(net::local_address(c.fd)), place),
+                              more);
         TUTTI_WARN(
             "TCPStore server: a process at {} did not prove the job's secret: {}{}; all ranks of a job need the same "
             "TUTTI_JOB_SECRET",
-            place_of(c), why, *times == 1 ? "" : fmt::format(" ({} such since the last line)", *times));
+            place, c.entrance->error(), more);
     }
 
     /// As shake_hands, at the local door.

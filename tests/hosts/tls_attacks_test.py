@@ -370,9 +370,47 @@ class Attacks(unittest.TestCase):
         for text in texts:
             self.assertIn("done", text)
 
+    def hear(self, side, port, *words):
+        """All that a stranger hears who says these words to that port, one after the other's answer."""
+        with self.hosts.socket(side + "2") as stranger:
+            stranger.settimeout(10)
+            stranger.connect((self.hosts.address[side], port))
+            heard = []
+            for word in words:
+                stranger.sendall(word)
+                heard.append(stranger.recv(4096))
+            return heard + [stranger.recv(4096)]
+
+    def test_a_stranger_hears_nothing_by_which_it_could_try_out_secrets(self):
+        for tls in ("on", "off"):
+            with self.subTest(tls=tls):
+                middle = Middle(self.hosts)
+                try:
+                    self.start(2, tls=(tls, tls))
+                    while not all("running" in self.said(rank) or self.ranks[rank].poll() is not None for rank in (0, 1)):
+                        time.sleep(0.05)
+                    doors = {link.where for link in middle.links}
+                    self.assertGreater(len(doors), 1, "the store's, and a rank's")
+                    for side, port in doors:
+                        for version in (1, 2):
+                            hello = b"TUTTIHS" + bytes([version]) + os.urandom(32)
+                            if tls == "on":
+                                self.assertEqual(self.hear(side, port, hello), [b"\x15\x03\x03\x00\x02\x02\x28", b""])
+                            elif version == 1:
+                                self.assertEqual(self.hear(side, port, hello), [b"TUTTIHS\x02", b""])
+                            else:
+                                number, refusal, end = self.hear(side, port, hello, os.urandom(32))
+                                self.assertEqual((number[:8], len(number)), (b"TUTTIHS\x02", 40))
+                                self.assertEqual((refusal, end), (b"tutti: that is not this secret.\n", b""))
+                    texts = self.finish()
+                finally:
+                    middle.stop()
+                for text in texts:
+                    self.assertIn("done", text)
+
     def test_a_host_without_the_secret_and_one_of_another_user_do_not_get_in_and_hear_why(self):
         another = ("setpriv", "--reuid=12345", "--regid=12345", "--clear-groups")
-        for before, secret in (((), "a guess"), ((), ""), (another, "")):
+        for before, secret in (((), "a guess of the secret"), ((), ""), (another, "")):
             middle = Middle(self.hosts)
             try:
                 self.start(before=before, TUTTI_JOB_SECRET=secret)
