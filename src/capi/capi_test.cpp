@@ -316,7 +316,7 @@ TEST(CStores, keep_bytes_count_and_wait) {
 TEST(CStores, over_tcp_and_in_files) {
     tutti_tcp_store_options options = TUTTI_TCP_STORE_OPTIONS_INIT;
     options.is_master = 1;
-    options.secret = "ours";
+    options.secret = "the secret of ours";
     tutti_store *server = nullptr, *client = nullptr;
     expect_ok(tutti_store_tcp(&options, &server));
     expect_ok(tutti_store_port(server, &options.port));
@@ -327,7 +327,7 @@ TEST(CStores, over_tcp_and_in_files) {
     expect_ok(tutti_store_get(client, "k", 1000, &value, nullptr));
     EXPECT_STREQ(static_cast<char*>(value), "v");
     tutti_free(value);
-    options.secret = "theirs";
+    options.secret = "the secret of theirs";
     tutti_store* stranger = nullptr;
     expect_error(tutti_store_tcp(&options, &stranger), TUTTI_SECURITY, {"secret"});
     options.port = 70'000;

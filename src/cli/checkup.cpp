@@ -4,6 +4,7 @@
 #include "backend/libraries.hpp"
 #include "cli/host_settings.hpp"
 #include "core/env.hpp"
+#include "security/secret.hpp"
 #include "transport/shm/arena.hpp"
 #include "transport/shm/peer_memory.hpp"
 #include "tune/cache.hpp"
@@ -196,7 +197,13 @@ std::vector<Finding> environment() {
 
 Finding secret() {
     for (const char* variable : {"TUTTI_JOB_SECRET", "TUTTI_JOB_SECRET_FILE"}) {
-        if (env::get(variable)) return {Kind::good, "secret", fmt::format("given by {}", variable)};
+        if (!env::get(variable)) continue;
+        try {
+            (void)security::Secret::from_environment();
+            return {Kind::good, "secret", fmt::format("given by {}", variable)};
+        } catch (const DistError& error) {
+            return {Kind::broken, "secret", error.what(), error.context().hint};
+        }
     }
     return {Kind::missing, "secret", "none", "jobs on several hosts need the same TUTTI_JOB_SECRET on all"};
 }

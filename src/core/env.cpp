@@ -37,7 +37,7 @@ constexpr auto table = std::to_array<Variable>({
     {"TUTTI_HUGE_PAGES",
      "1 (default: buffers that are used often get huge pages), own (tutti's own tensors alone) or 0"},
     {"TUTTI_INSECURE", "1: allow a job on several hosts without a secret"},
-    {"TUTTI_JOB_SECRET", "the job's secret; every connection proves it"},
+    {"TUTTI_JOB_SECRET", "the job's secret, of 16 bytes or more; every connection proves it"},
     {"TUTTI_JOB_SECRET_FILE", "owner-only file that holds the job's secret"},
     {"TUTTI_LAUNCHER", "set by tutti run: by which it finds the processes that it has started"},
     {"TUTTI_LAUNCHER_MASTER_PORT",

@@ -96,7 +96,8 @@ std::optional<Secret> fetch_local_secret(std::uint16_t port, const Deadline& dea
 }
 
 JobSecret resolve_secret(const SecretRequest& request, const Deadline& deadline, const AbortFlag* abort) {
-    if (request.explicit_secret) return {.secret = Secret::from_text(*request.explicit_secret), .is_given = true};
+    if (request.explicit_secret)
+        return {.secret = Secret::given(*request.explicit_secret, "TCPStore: secret"), .is_given = true};
     if (auto secret = Secret::from_environment()) return {.secret = std::move(*secret), .is_given = true};
     const ErrorContext context{.operation = "security", .hint = "set TUTTI_JOB_SECRET to the same text on all hosts"};
     if (net::is_loopback(request.host)) {

@@ -62,6 +62,17 @@ std::string to_hex(std::span<const std::byte> bytes) {
     return text;
 }
 
+constexpr const char* make_one = "make one: openssl rand -hex 32";
+
+bool may_be_given(std::string_view text) {
+    return text.size() >= Secret::given_bytes_min && text.size() <= max_secret_bytes;
+}
+
+std::string short_or_long(std::string_view text) {
+    return fmt::format("{} bytes: expected {} to {}, since short ones can be found by trying", text.size(),
+                       Secret::given_bytes_min, max_secret_bytes);
+}
+
 [[noreturn]] void refuse_file(const std::string& path, const std::string& cause, std::string hint) {
     throw DistNetworkError(fmt::format("the job's secret cannot be taken from {}: {}", path, cause),
                            {.operation = "security", .hint = std::move(hint)}, ErrorCode::security);
@@ -98,6 +109,14 @@ Secret Secret::from_text(std::string_view text) {
     return Secret(std::string(text));
 }
 
+Secret Secret::given(std::string_view text, std::string_view name) {
+    if (!may_be_given(text)) {
+        throw InvalidArgument(fmt::format("{}: a secret of {}; {}", name, short_or_long(text), make_one),
+                              {.operation = "security", .hint = make_one});
+    }
+    return Secret(std::string(text));
+}
+
 Secret Secret::from_file(const std::string& path) {
     // O_NONBLOCK: a FIFO in its place must not stop us.
     const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -115,17 +134,14 @@ Secret Secret::from_file(const std::string& path) {
     }
     std::string_view text(buffer.data(), size);
     text = text.substr(0, text.find_first_of("\r\n"));
-    if (text.empty() || text.size() > max_secret_bytes) {
-        refuse_file(path, fmt::format("its first line has {} bytes, expected 1 to {}", text.size(), max_secret_bytes),
-                    "");
-    }
+    if (!may_be_given(text)) refuse_file(path, fmt::format("its first line has {}", short_or_long(text)), make_one);
     Secret secret{std::string(text)};
     OPENSSL_cleanse(buffer.data(), buffer.size());
     return secret;
 }
 
 std::optional<Secret> Secret::from_environment() {
-    if (const auto text = env::get("TUTTI_JOB_SECRET")) return from_text(*text);
+    if (const auto text = env::get("TUTTI_JOB_SECRET")) return given(*text, "TUTTI_JOB_SECRET");
     if (const auto path = env::get("TUTTI_JOB_SECRET_FILE")) return from_file(*path);
     return std::nullopt;
 }

@@ -17,12 +17,17 @@ using Mac = std::array<std::byte, 32>;
 
 class Secret {
  public:
+    static constexpr std::size_t given_bytes_min = 16;
+
     /// 256 random bits.
     static Secret generate();
     /// Any text of 1 to 4096 bytes; otherwise InvalidArgument.
     static Secret from_text(std::string_view text);
-    /// TUTTI_JOB_SECRET, else the first line of TUTTI_JOB_SECRET_FILE. The file must belong to this user and be
-    /// closed to all others: otherwise DistNetworkError (code security) gives the remedy.
+    /// One that a user gives, by the option or variable `name`: at least given_bytes_min, since whoever sees a
+    /// connection being made can try out secrets for as long as he likes. InvalidArgument otherwise.
+    static Secret given(std::string_view text, std::string_view name);
+    /// TUTTI_JOB_SECRET, else the first line of TUTTI_JOB_SECRET_FILE, as given(). The file must belong to this user
+    /// and be closed to all others: otherwise DistNetworkError (code security) gives the remedy.
     static std::optional<Secret> from_environment();
     /// Throws as from_environment does.
     static Secret from_file(const std::string& path);

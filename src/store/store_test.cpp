@@ -360,9 +360,9 @@ TEST(TCPStore, tells_its_clients_within_a_second_that_the_server_died) {
 }
 
 TEST(TCPStore, refuses_a_wrong_secret_and_a_forked_connection) {
-    TCPStore store({.is_master = true, .secret = "right"});
+    TCPStore store({.is_master = true, .secret = "the right secret"});
     try {
-        TCPStore({.port = store.port(), .timeout = 2s, .secret = "wrong"});
+        TCPStore({.port = store.port(), .timeout = 2s, .secret = "the wrong secret"});
         FAIL();
     } catch (const DistNetworkError& error) {
         EXPECT_EQ(error.code(), ErrorCode::security);
@@ -412,7 +412,7 @@ TEST(TCPStore, serves_its_clients_while_strangers_send_garbage) {
             UniqueFd fd = net::connect_tcp({"127.0.0.1", store.port()}, Deadline::after(5s), nullptr);
             std::string bytes(random() % 200, '\0');
             for (char& c : bytes) c = static_cast<char>(random());
-            if (random() % 4 == 0) bytes.insert(0, "TUTTIHS\x01");
+            if (random() % 4 == 0) bytes.insert(0, "TUTTIHS\x02");
             (void)!::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
             if (i % 100 == 0) half_open.push_back(std::move(fd));
         }

@@ -78,7 +78,7 @@ TEST_P(Wills, are_void_once_their_key_exists) {
     Store mine = store();
     auto child = testator([](Store& own) { own.set("world/ended", "something else"); });
     child->kill();
-    EXPECT_THROW(mine.wait({"another"}, 700ms), DistStoreError);
+    EXPECT_THROW(mine.wait({"another secret of the tests"}, 700ms), DistStoreError);
     EXPECT_EQ(mine.get("world/ended"), "something else");
 }
 
@@ -117,8 +117,9 @@ TEST(Waiting, for_a_key_a_server_or_a_lock_is_told_after_five_seconds) {
     waits.push_back(fails([=]() mutable { (void)hash.get("in memory", 5500ms); }));
     waits.push_back(fails([=] { (void)a_client(nobody, 5500ms); }));
     waits.push_back(fails([=] { (void)TCPStore({.port = nobody, .timeout = 5500ms}); }));  // no secret
-    waits.push_back(
-        fails([=] { (void)TCPStore({.world_size = 2, .is_master = true, .timeout = 5500ms, .secret = "a secret"}); }));
+    waits.push_back(fails([=] {
+        (void)TCPStore({.world_size = 2, .is_master = true, .timeout = 5500ms, .secret = "a secret of the tests"});
+    }));
     for (std::thread& wait : waits) wait.join();
     const std::string text = ::testing::internal::GetCapturedStderr();
     for (const std::string& part :
@@ -142,11 +143,12 @@ TEST(Listening, of_a_master_with_a_secret_reaches_every_address_and_without_one_
         }
     };
     for (const char* host : {"127.0.0.1", "localhost", "0.0.0.0", "127.0.1.1"}) {
-        TCPStore open({.host = host, .is_master = true, .secret = "a secret"});
+        TCPStore open({.host = host, .is_master = true, .secret = "a secret of the tests"});
         EXPECT_TRUE(reaches("127.9.9.9", open.port())) << host;
         EXPECT_EQ(open.backend()->local_host(), "0.0.0.0") << host;
         open.set("key", "value");
-        EXPECT_EQ(TCPStore({.host = "127.5.5.5", .port = open.port(), .secret = "a secret"}).get("key"), "value");
+        EXPECT_EQ(TCPStore({.host = "127.5.5.5", .port = open.port(), .secret = "a secret of the tests"}).get("key"),
+                  "value");
     }
     const TCPStore closed({.is_master = true});
     EXPECT_TRUE(reaches("127.0.0.1", closed.port()));
@@ -158,7 +160,8 @@ TEST(Listening, says_once_that_somebody_has_another_secret) {
     ::testing::internal::CaptureStderr();
     const TCPStore master = a_master();
     for (int i = 0; i < 5; ++i) {
-        EXPECT_THROW(TCPStore({.port = master.port(), .timeout = 5s, .secret = "another"}), DistNetworkError);
+        EXPECT_THROW(TCPStore({.port = master.port(), .timeout = 5s, .secret = "another secret of the tests"}),
+                     DistNetworkError);
     }
     const std::string text = ::testing::internal::GetCapturedStderr();
     expect_contains(text, "did not prove the job's secret");

@@ -65,7 +65,7 @@ TEST_F(Domains, come_together_by_the_master_of_the_environment_whoever_has_start
 }
 
 TEST_F(Domains, come_together_by_the_secret_of_the_environment) {
-    ::setenv("TUTTI_JOB_SECRET", ("a secret of " + std::to_string(::getpid())).c_str(), 1);
+    ::setenv("TUTTI_JOB_SECRET", ("a secret of process " + std::to_string(::getpid())).c_str(), 1);
     run_processes(2, [](int rank) {
         EXPECT_EQ(status_of(start_process(rank,
                                           [](int me) {

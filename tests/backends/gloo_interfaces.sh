@@ -9,7 +9,7 @@ ip link add eth1 netns "th$id-1" type veth peer name eth1 netns "th$id-2" || ski
 for host in 1 2; do
   ip -n "th$id-$host" addr add "10.214.$((id % 250)).$host/24" dev eth1 && ip -n "th$id-$host" link set eth1 up
 done
-export TUTTI_JOB_SECRET=interfaces-$RANDOM$RANDOM
+export TUTTI_JOB_SECRET=interfaces-secret-$RANDOM$RANDOM
 port=29700
 
 # run NAME INTERFACES-OF-RANK-0 INTERFACES-OF-RANK-1: sets statuses; output in $work/NAME.RANK

@@ -55,7 +55,7 @@ void run_job_beside_another(const RankProcess& me, int port, const char* second_
 
 TEST_F(Joining, a_second_job_on_the_same_port_gets_a_clear_error_and_the_first_goes_on) {
     covers("S1-001", "S1-032", "S1-040", "S17-003");
-    for (const char* secret : {static_cast<const char*>(nullptr), "another secret"}) {
+    for (const char* secret : {static_cast<const char*>(nullptr), "another job's secret"}) {
         const int port = TCPStore({.is_master = true}).port();
         Job job(4, [&](const RankProcess& me) { run_job_beside_another(me, port, secret); });
         std::map<int, Report> reports;

@@ -4,7 +4,7 @@ set -uo pipefail
 tutti=$1 tour=$2
 source "$(dirname "$0")/namespaces.sh"
 make_bad_network "$3"
-export TUTTI_JOB_SECRET=bad-network-test-$RANDOM$RANDOM
+export TUTTI_JOB_SECRET=bad-network-test-secret-$RANDOM$RANDOM
 declare -a ids=()
 port=29700
 

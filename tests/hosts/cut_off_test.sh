@@ -5,7 +5,7 @@ set -uo pipefail
 rank_program=$1
 source "$(dirname "$0")/namespaces.sh"
 make_hosts 3
-export TUTTI_JOB_SECRET=cut-off-test-$RANDOM$RANDOM TUTTI_TUNE=nocache
+export TUTTI_JOB_SECRET=cut-off-test-secret-$RANDOM$RANDOM TUTTI_TUNE=nocache
 
 # start NAME PORT SECONDS "HOST-OF-RANK-0 HOST-OF-RANK-1 ...": what a rank says is in $work/NAME.RANK
 start() {

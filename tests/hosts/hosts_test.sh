@@ -35,7 +35,7 @@ expect_bad() {  # expect_bad NAME PATTERN SENTENCE: every rank fails, within 20 
 }
 bench=("$tutti" bench all -f 40 --iters 3 --no-pin --worker "100 5 1")
 
-export TUTTI_JOB_SECRET=hosts-test-$RANDOM$RANDOM
+export TUTTI_JOB_SECRET=hosts-test-secret-$RANDOM$RANDOM
 start tour "1 1 2 2" "$tour"
 expect_good tour "two hosts of two ranks: every collective is right"
 start even "1 1 2 2" "${bench[@]}" -b 4 -e 8M
@@ -82,9 +82,9 @@ start bare "1 2" "$tour"
 expect_bad bare "TUTTI_JOB_SECRET" "a job on several hosts without a secret is refused"
 TUTTI_INSECURE=1 start insecure "1 2" "$tour"
 expect_good insecure "unless TUTTI_INSECURE=1"
-export TUTTI_JOB_SECRET=right
+export TUTTI_JOB_SECRET=the-right-secret
 start stranger "1" env WORLD_SIZE=2 timeout 6 "$tour"
-on 2 env RANK=1 WORLD_SIZE=2 MASTER_ADDR=$address MASTER_PORT=$port TUTTI_JOB_SECRET=wrong \
+on 2 env RANK=1 WORLD_SIZE=2 MASTER_ADDR=$address MASTER_PORT=$port TUTTI_JOB_SECRET=the-wrong-secret \
   timeout 20 "$tour" >"$work/stranger.1" 2>&1
 if [ $? != 0 ] && grep -qi "secret" "$work/stranger.1"; then echo "ok: a wrong secret is refused"; else fail "a wrong secret" "$work"/stranger.*; fi
 wait "${ids[@]}"

@@ -8,7 +8,7 @@ here=$(dirname "$0")
 source "$here/namespaces.sh"
 make_hosts 3
 mkdir "$work/names"
-export TUTTI_JOB_SECRET=kubernetes-test-$RANDOM$RANDOM
+export TUTTI_JOB_SECRET=kubernetes-test-secret-$RANDOM$RANDOM
 
 # What `ip netns exec` puts in place of /etc's.
 for host in 1 2; do

@@ -10,7 +10,7 @@ for host in 1 2; do
   on "$host" tc qdisc add dev eth0 root tbf rate 30mbit burst 32k latency 200ms 2>"$work/tc" ||
     skip "this kernel has no slow links: $(cat "$work/tc")"
 done
-export TUTTI_JOB_SECRET=leaving-test-$RANDOM$RANDOM
+export TUTTI_JOB_SECRET=leaving-test-secret-$RANDOM$RANDOM
 
 # run SENTENCE OPERATION COUNT [VARIABLE=VALUE...]: rank 0 leaves, or ends, right after the operation
 port=29700

@@ -40,7 +40,7 @@ expect_said() {
 }
 end() { kill "${ids[@]}" 2>/dev/null; wait "${ids[@]}" 2>/dev/null; }
 
-export TUTTI_JOB_SECRET=master-addr-test-$RANDOM$RANDOM
+export TUTTI_JOB_SECRET=master-addr-test-secret-$RANDOM$RANDOM
 # Two ranks of rank 0's host, in this order, so that the second's address has to be found as well; and one of another.
 try() {  # try NAME SENTENCE VARIABLE_OF_RANK_0...
   local name=$1 sentence=$2
@@ -83,7 +83,7 @@ rank bare 2 1 2 MASTER_ADDR=nodea
 expect_said bare 1 "needs a secret: set TUTTI_JOB_SECRET" "without a secret the rank on another host says what it needs"
 expect_said bare 0 "still waiting after 5 s for rank 1 of 2 .*TUTTI_JOB_SECRET" "and rank 0 whom it waits for, and why in vain"
 end
-export TUTTI_JOB_SECRET=master-addr-test-$RANDOM$RANDOM
+export TUTTI_JOB_SECRET=master-addr-test-secret-$RANDOM$RANDOM
 # With one: ranks that go astray, and another secret.
 begin
 rank astray 1 0 2 MASTER_ADDR=nodea
@@ -93,7 +93,7 @@ expect_said astray 1 "still waiting after 5 s for a connection to localhost:$por
 end
 begin
 rank stranger 1 0 2 MASTER_ADDR=nodea
-rank stranger 2 1 2 MASTER_ADDR=nodea TUTTI_JOB_SECRET=another
+rank stranger 2 1 2 MASTER_ADDR=nodea TUTTI_JOB_SECRET=another-job-s-secret
 expect_said stranger 0 "a process at $(address 2):.* did not prove the job's secret" "rank 0 hears of a rank with another secret"
 expect_said stranger 1 "check TUTTI_JOB_SECRET" "and that rank, too"
 end

@@ -7,7 +7,7 @@ source "$(dirname "$0")/namespaces.sh"
 make_hosts 3
 master=$(address 1)
 port=29600
-export TUTTI_JOB_SECRET=nodes-test-$RANDOM$RANDOM
+export TUTTI_JOB_SECRET=nodes-test-secret-$RANDOM$RANDOM
 variables='echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE $MASTER_ADDR $TORCHELASTIC_RESTART_COUNT"'
 
 # node HOST NODE_RANK NNODES ARGUMENT...: `tutti run` there, in the background; what it says in $work/node.NODE_RANK
@@ -190,7 +190,7 @@ shift
 exec ip netns exec "th$id-\$host" bash -c "\$*"
 END
 chmod +x "$work/agent"
-export TUTTI_JOB_SECRET=mpirun-test-$RANDOM$RANDOM
+export TUTTI_JOB_SECRET=mpirun-test-secret-$RANDOM$RANDOM
 two_hosts=$(address 1):2,$(address 2):2
 if command -v mpirun.openmpi >/dev/null; then
   on 1 timeout 60 mpirun.openmpi --allow-run-as-root --mca plm_rsh_agent "$work/agent" --host "$two_hosts" \

@@ -5,7 +5,7 @@ set -uo pipefail
 rank_program=$2
 source "$(dirname "$0")/namespaces.sh"
 make_hosts 2
-export TUTTI_JOB_SECRET=rank-table-test-$RANDOM$RANDOM
+export TUTTI_JOB_SECRET=rank-table-test-secret-$RANDOM$RANDOM
 table=$work/table.json
 
 # start NAME DOMAIN "HOST-OF-RANK-0 HOST-OF-RANK-1 ...": all ranks in the background; output in $work/NAME.RANK

@@ -5,7 +5,7 @@ set -uo pipefail
 windows=$2
 source "$(dirname "$0")/namespaces.sh"
 make_hosts 3
-export TUTTI_JOB_SECRET=windows-test-$RANDOM$RANDOM
+export TUTTI_JOB_SECRET=windows-test-secret-$RANDOM$RANDOM
 address=$(address 1)
 port=29700
 

@@ -130,7 +130,7 @@ class UnderOthers(CliCase):
         self.assertIn("environment variable RANK=first: expected an integer", done.stderr)
 
     def test_doctor_knows_all_variables(self):
-        done = self.start(TUTTI, "doctor", "--variables", env={"TUTTI_WAIT": "spin", "TUTTI_JOB_SECRET": "hidden"})
+        done = self.start(TUTTI, "doctor", "--variables", env={"TUTTI_WAIT": "spin", "TUTTI_JOB_SECRET": "hidden from all others"})
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"(?m)^TUTTI_WAIT +auto \(default\).*\n +here: spin$")
         self.assertNotIn("hidden", done.stdout)
@@ -194,7 +194,7 @@ class UnderOthers(CliCase):
 
     def test_an_address_that_was_worked_out_wrongly_is_explained(self):
         done = self.start(TOUR, env={"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2",
-                                     "OMPI_COMM_WORLD_LOCAL_SIZE": "1", "PMIX_NAMESPACE": "1", "TUTTI_JOB_SECRET": "x",
+                                     "OMPI_COMM_WORLD_LOCAL_SIZE": "1", "PMIX_NAMESPACE": "1", "TUTTI_JOB_SECRET": "x" * 16,
                                      "OMPI_MCA_orte_hnp_uri": "1.0;tcp://192.0.2.77:1"})
         self.assertNotEqual(done.returncode, 0)
         self.assertRegex(done.stdout + done.stderr, r"192\.0\.2\.77.*OMPI_MCA_orte_hnp_uri.*MASTER_ADDR")

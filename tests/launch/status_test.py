@@ -224,7 +224,7 @@ class Status(CliCase):
         for arguments, environment, complaint in (
                 ([], known, "no port: expected --port"),
                 (["--port", self.port], {}, "no secret: expected the job's TUTTI_JOB_SECRET"),
-                (["--port", self.port], {"TUTTI_JOB_SECRET": "x"}, f"no page status from 127.0.0.1:{self.port}: 401 Unauth"),
+                (["--port", self.port], {"TUTTI_JOB_SECRET": "x" * 16}, f"no page status from 127.0.0.1:{self.port}: 401 Unauth"),
                 (["--port", self.port + 4], known, f"nobody listens at 127.0.0.1:{self.port + 4}"),
                 (["pictures"], known, "pictures")):
             said = self.tutti("status", *arguments, env=environment)
