@@ -2,6 +2,8 @@
 
 #include "cli/line_diff.hpp"
 #include "cli/manual/page.hpp"
+#include "core/text.hpp"
+#include "core/whole_file.hpp"
 #include "graph/picture.hpp"
 #include "graph/text.hpp"
 #include "graph/value.hpp"
@@ -13,10 +15,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -29,21 +30,26 @@ using graph::GroupInfo;
 using graph::Node;
 
 constexpr std::size_t diff_lines_max = 40;  // of one pass
+constexpr std::size_t file_bytes_max = std::size_t{256} << 20U;
 
 struct RankGraph {
     int rank;
     Graph graph;
 };
 
+// Names and sentences come from a file.
+template <class... Arguments>
+void show(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    std::fputs(visible(fmt::format(format, std::forward<Arguments>(arguments)...)).c_str(), stdout);
+}
+
 std::string text_of(const std::string& file) {
-    std::error_code ignored;
-    const bool is_folder = std::filesystem::is_directory(file, ignored);
-    std::ifstream in(file, std::ios::binary);
-    if (is_folder || !in)
-        throw InvalidArgument(
-            fmt::format("--graph {}: expected a file with graphs, as Graph::to_text() writes them: {}", file,
-                        is_folder ? "it is a folder" : std::strerror(errno)));
-    return {std::istreambuf_iterator<char>(in), {}};
+    try {
+        return whole_file(file, file_bytes_max);
+    } catch (const InvalidArgument& error) {
+        throw InvalidArgument(fmt::format(
+            "--graph {}: expected a file with graphs, as Graph::to_text() writes them: it {}", file, error.what()));
+    }
 }
 
 std::vector<RankGraph> read(const std::vector<std::string>& files) {
@@ -61,21 +67,20 @@ std::vector<RankGraph> read(const std::vector<std::string>& files) {
 void print_group(const GroupInfo& g) {
     std::vector<int> own(g.ranks.size());
     std::iota(own.begin(), own.end(), 0);
-    fmt::print("group \"{}\": {}; a collective takes {:.1f} us, and {:.3g} us more for each MB\n", g.name,
-               record::Members(g.ranks).list_of(own), g.latency_us, g.us_per_byte * 1e6);
+    show("group \"{}\": {}; a collective takes {:.1f} us, and {:.3g} us more for each MB\n", g.name,
+         record::Members(g.ranks).list_of(own), g.latency_us, g.us_per_byte * 1e6);
 }
 
 void print_nodes(const RankGraph& one) {
     const Graph& g = one.graph;
     for (const GroupInfo& group : g.groups) print_group(group);
-    fmt::print("rank {}: {} nodes on {} buffers of {} bytes, predicted to take {:.1f} us\n", one.rank, g.nodes.size(),
-               g.buffers.size(), std::accumulate(g.buffers.begin(), g.buffers.end(), std::uint64_t{0}),
-               g.predicted_us());
-    if (!g.nodes.empty()) fmt::print("  {:>6} {:>10} {:>10}\n", "node", "at us", "takes us");
+    show("rank {}: {} nodes on {} buffers of {} bytes, predicted to take {:.1f} us\n", one.rank, g.nodes.size(),
+         g.buffers.size(), std::accumulate(g.buffers.begin(), g.buffers.end(), std::uint64_t{0}), g.predicted_us());
+    if (!g.nodes.empty()) show("  {:>6} {:>10} {:>10}\n", "node", "at us", "takes us");
     for (const graph::Bar& bar : graph::timeline(g)) {
         const Node& n = g.nodes[static_cast<std::size_t>(bar.node)];
-        fmt::print("  {:>6} {:>10.1f} {:>10.1f}  {}{}\n", n.id, bar.begin_us, bar.end_us - bar.begin_us,
-                   n.asynchronous ? "start of " : "", graph::describe(g, n));
+        show("  {:>6} {:>10.1f} {:>10.1f}  {}{}\n", n.id, bar.begin_us, bar.end_us - bar.begin_us,
+             n.asynchronous ? "start of " : "", graph::describe(g, n));
     }
 }
 
@@ -92,23 +97,21 @@ std::string cut(const std::string& line, std::size_t columns) {
 void print_diff(const Graph& before, const Graph& after) {
     const std::vector<std::string> lines = line_diff(before.to_text(), after.to_text());
     const std::size_t width = manual::width_of_output() - 5;
-    for (std::size_t i = 0; i < std::min(lines.size(), diff_lines_max); ++i)
-        fmt::print("    {}\n", cut(lines[i], width));
-    if (lines.size() > diff_lines_max) fmt::print("    and {} lines more\n", lines.size() - diff_lines_max);
+    for (std::size_t i = 0; i < std::min(lines.size(), diff_lines_max); ++i) show("    {}\n", cut(lines[i], width));
+    if (lines.size() > diff_lines_max) show("    and {} lines more\n", lines.size() - diff_lines_max);
 }
 
 /// What the passes made of the graph.
 void print_changes(const Graph& captured, const graph::Optimised& optimised) {
     const Graph* before = &captured;
     for (const graph::Change& change : optimised.changes) {
-        fmt::print("\n{}: {:.1f} us -> {:.1f} us\n", change.pass, change.before_us, change.after_us);
-        if (change.text.empty()) fmt::print("  nothing to change\n");
-        for (const std::string& sentence : change.text) fmt::print("  {}\n", sentence);
+        show("\n{}: {:.1f} us -> {:.1f} us\n", change.pass, change.before_us, change.after_us);
+        if (change.text.empty()) show("  nothing to change\n");
+        for (const std::string& sentence : change.text) show("  {}\n", sentence);
         print_diff(*before, change.after);
         before = &change.after;
     }
-    fmt::print("\na replay: {:.1f} us before, {:.1f} us after\n", captured.predicted_us(),
-               optimised.graph.predicted_us());
+    show("\na replay: {:.1f} us before, {:.1f} us after\n", captured.predicted_us(), optimised.graph.predicted_us());
 }
 
 void write_picture(const std::string& file, std::span<const graph::Panel> panels) {
@@ -133,15 +136,15 @@ int explain_graphs(const GraphQuestion& question) {
     std::vector<Graph> graphs;
     for (const RankGraph& one : all) graphs.push_back(one.graph);
     if (const graph::Proof proof = graph::prove(graphs); !proof) {
-        fmt::print("\nthe proof fails: these graphs cannot run\n");
-        for (const std::string& fault : proof.faults) fmt::print("  {}\n", fault);
+        show("\nthe proof fails: these graphs cannot run\n");
+        for (const std::string& fault : proof.faults) show("  {}\n", fault);
         return 1;
     }
-    fmt::print("\nthe proof holds for {} rank{}: collectives match, every message is received, nobody waits forever\n",
-               all.size(), all.size() == 1 ? "" : "s");
+    show("\nthe proof holds for {} rank{}: collectives match, every message is received, nobody waits forever\n",
+         all.size(), all.size() == 1 ? "" : "s");
     const std::string of_rank = all.size() > 1 ? fmt::format("rank {}, ", shown->rank) : "";
     if (std::ranges::any_of(graphs, &Graph::changed)) {
-        fmt::print("passes have changed these graphs already; none runs again\n");
+        show("passes have changed these graphs already; none runs again\n");
         const std::vector<graph::Panel> panels{{of_rank + "as it is", shown->graph}};
         if (!question.svg.empty()) write_picture(question.svg, panels);
         return 0;

@@ -3,6 +3,7 @@
 #include "cli/commands.hpp"
 #include "cli/manual/page.hpp"
 #include "core/suggestion.hpp"
+#include "core/text.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/version.hpp>
@@ -18,7 +19,7 @@ namespace tutti::cli {
 namespace {
 
 int fail(const std::string& text) {
-    std::fprintf(stderr, "tutti: %s\n", text.c_str());
+    std::fprintf(stderr, "tutti: %s\n", visible(text).c_str());
     return 2;
 }
 
@@ -105,7 +106,7 @@ int main(int argc, char** argv) {
         return fail(text.starts_with("tutti ") ? text.substr(6) : text);
     } catch (const DistError& error) {
         const std::string text = error.what();
-        std::fprintf(stderr, "%s%s\n", text.starts_with("tutti ") ? "" : "tutti: ", text.c_str());
+        std::fprintf(stderr, "%s%s\n", text.starts_with("tutti ") ? "" : "tutti: ", visible(text).c_str());
         return 1;
     } catch (const std::exception& error) {
         return fail(error.what());

@@ -1,10 +1,11 @@
-// Reading texts: lines and numbers. Pure functions.
+// Texts: lines and numbers in them, and how they are shown. Pure functions.
 #pragma once
 
 #include <algorithm>
 #include <charconv>
 #include <concepts>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -25,6 +26,12 @@ std::optional<T> number_in(std::string_view text) noexcept {
     const auto [stop, error] = std::from_chars(text.data(), end, value);
     return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
 }
+
+/// The text without characters that steer a terminal (C0 but newlines and tabs, DEL, and C1 in UTF-8): "\\x1b" in their
+/// place.
+std::string visible(std::string_view text);
+/// The same on one line: newlines are "\\n".
+std::string visible_line(std::string_view text);
 
 /// Takes the first line off `text`, which need not end with a newline; returns it without its newline.
 inline std::string_view take_line(std::string_view& text) noexcept {

@@ -35,5 +35,13 @@ TEST(Text, lines_are_taken_one_by_one_with_the_last_one_ended_or_not) {
     EXPECT_EQ(lines("\nlast"), (Lines{"", "last"}));
 }
 
+TEST(Text, shows_what_would_steer_a_terminal) {
+    EXPECT_EQ(visible("a\x1b[2J\r\tb\x7f\nc\xc2\x9b"
+                      "d\xc3\xa9"),
+              "a\\x1b[2J\\x0d\tb\\x7f\nc\\xc2\\x9bd\xc3\xa9");
+    EXPECT_EQ(visible_line("two\nlines\xc2"), "two\\nlines\xc2");
+    EXPECT_EQ(visible(""), "");
+}
+
 }  // namespace
 }  // namespace tutti

@@ -2,16 +2,14 @@
 
 #include "core/suggestion.hpp"
 #include "core/text.hpp"
+#include "core/whole_file.hpp"
 
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
-#include <string.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <fstream>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -23,6 +21,7 @@ namespace tutti::launch {
 namespace {
 
 constexpr int slots_max = 65536;
+constexpr std::size_t hostfile_bytes_max = std::size_t{16} << 20U;
 
 std::optional<int> number(std::string_view text) {
     const auto value = number_in<int>(text);
@@ -109,8 +108,13 @@ void keep_or_remove(std::vector<Host>& hosts, const std::string& text, const std
 }  // namespace
 
 std::vector<Host> read_hostfile(const std::string& path) {
-    std::ifstream file(path);
-    if (!file) throw InvalidArgument(fmt::format("tutti run: --hostfile {}: {}", path, ::strerror(errno)));
+    std::string text;
+    try {
+        text = whole_file(path, hostfile_bytes_max);
+    } catch (const InvalidArgument& error) {
+        throw InvalidArgument(fmt::format("tutti run: --hostfile {}: it {}", path, error.what()));
+    }
+    std::istringstream file(text);
     std::vector<Host> hosts;
     std::string line;
     for (int number = 1; std::getline(file, line); ++number) {

@@ -2,6 +2,7 @@
 
 #include "core/text.hpp"
 #include "core/unique_fd.hpp"
+#include "core/whole_file.hpp"
 
 #include <tutti/error.hpp>
 
@@ -16,7 +17,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 
 namespace tutti::record {
 namespace {
@@ -82,8 +82,9 @@ class Fields {
         const auto found = object_.find(name);
         if (found == object_.end()) return {};
         if (!found->is_string()) refuse(origin_, line_, fmt::format("{}: expected a string", name));
-        return printable(name, *found);
+        return printable(name, *found, false);
     }
+    std::string line(const char* name) const { return visible_line(text(name)); }
     // The same, as times.
     std::vector<std::int64_t> times(const char* name, std::size_t count) const {
         std::vector<std::int64_t> values;
@@ -95,7 +96,7 @@ class Fields {
     std::vector<std::string> texts(const char* name, std::size_t count) const {
         std::vector<std::string> values;
         for (const json& value : list(name, count, "strings", &json::is_string))
-            values.push_back(printable(name, value));
+            values.push_back(printable(name, value, true));
         return values;
     }
     std::uint64_t hex(const char* name) const {
@@ -120,14 +121,11 @@ class Fields {
             refuse(origin_, line_, fmt::format("{}: expected at most {} {}", name, most, of));
         return *found;
     }
-    // Printed later: characters that could steer a terminal become visible.
-    std::string printable(const char* name, const json& text) const {
-        std::string value = text.get<std::string>();
+    // Printed later: characters that could steer a terminal, or forge a line, become visible.
+    std::string printable(const char* name, const json& text, bool on_one_line) const {
+        const std::string value = text.get<std::string>();
         if (value.size() > text_max) refuse(origin_, line_, fmt::format("{}: longer than {} bytes", name, text_max));
-        for (char& c : value) {
-            if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f) c = '?';
-        }
-        return value;
+        return on_one_line ? visible_line(value) : visible(value);
     }
 
     const std::string& origin_;
@@ -143,14 +141,14 @@ Dump header_of(const Fields& f, const std::string& origin) {
                             : fmt::format("a dump of version {}: expected {}", version, dump_version));
     }
     Dump dump;
-    dump.group = f.text("group");
+    dump.group = f.line("group");
     dump.world = f.hex("world");
     if (!f.text("home").empty()) dump.home = f.hex("home");
     dump.size = f.integer32("size", 1, dump_ranks_max, 1);
     dump.rank = f.integer32("rank", 0, dump.size - 1, 0);
     dump.members = Members(f.integers("members", 0, dump_ranks_max - 1, static_cast<std::size_t>(dump.size)));
-    dump.host = f.text("host");
-    dump.machine = f.text("machine");
+    dump.host = f.line("host");
+    dump.machine = f.line("machine");
     dump.process = f.integer32("pid", 0, INT32_MAX, 0);
     dump.reason = f.text("reason");
     dump.taken_ns = f.integer("taken_ns", 0, time_max, 0);
@@ -167,14 +165,14 @@ Entry entry_of(const Fields& f, int size) {
     entry.sequence = static_cast<std::uint64_t>(f.integer("sequence", 0, INT64_MAX, 0));
     entry.message = static_cast<std::uint64_t>(f.integer("message", 0, INT64_MAX, 0));
     entry.fingerprint = f.hex("fingerprint");
-    entry.what = f.text("what");
+    entry.what = f.line("what");
     entry.kind = f.name_of<Kind>("kind", kind_names);
     entry.state = f.name_of<State>("state", state_names);
     entry.peer = f.integer32("peer", -1, size - 1, -1);
     entry.enqueued_ns = f.integer("enqueued_ns", 0, time_max, 0);
     entry.started_ns = f.integer("started_ns", 0, time_max, 0);
     entry.ended_ns = f.integer("ended_ns", 0, time_max, 0);
-    entry.site = f.text("site");
+    entry.site = f.line("site");
     entry.sent = f.counts("sent", static_cast<std::size_t>(size));
     entry.received = f.counts("received", static_cast<std::size_t>(size));
     return entry;
@@ -193,7 +191,7 @@ void add_to_graphs(Dump& dump, const Fields& f, const std::string& origin, std::
     if (f.has("node")) {
         if (graph->nodes.size() >= replayed_nodes_max)
             refuse(origin, line, fmt::format("more than {} nodes of a graph", replayed_nodes_max));
-        graph->nodes.push_back(f.text("node"));
+        graph->nodes.push_back(f.line("node"));
         return;
     }
     if (graph->replays.size() >= replays_of_graph_max)
@@ -352,20 +350,12 @@ void write_file(const std::filesystem::path& path, std::string_view text) {
 }
 
 Dump read_dump(const std::filesystem::path& path) {
-    std::error_code ignored;
-    if (!std::filesystem::is_regular_file(path, ignored))
-        throw InvalidArgument(fmt::format("{}: expected a file: a dump of tutti", path.string()));
-    std::ifstream file(path, std::ios::binary);
     std::string text;
-    std::array<char, 1 << 16> buffer;
-    while (file.read(buffer.data(), buffer.size()) || file.gcount() > 0) {
-        text.append(buffer.data(), static_cast<std::size_t>(file.gcount()));
-        if (text.size() > dump_bytes_max) {
-            throw InvalidArgument(
-                fmt::format("{}: longer than {} bytes: no dump of tutti is", path.string(), dump_bytes_max));
-        }
+    try {
+        text = whole_file(path, dump_bytes_max);
+    } catch (const InvalidArgument& error) {
+        throw InvalidArgument(fmt::format("{}: expected a file: a dump of tutti: it {}", path.string(), error.what()));
     }
-    if (!file.is_open()) throw InvalidArgument(fmt::format("{}: cannot be read", path.string()));
     return decode(text, path.string());
 }
 

@@ -74,7 +74,7 @@ TEST(Recorder, names_the_node_of_each_replay_that_has_calls_of_its_group) {
               (std::vector<std::string>{"graph replay #3 at node 2 of 2: two \x1b[2J", step}));
     EXPECT_EQ(other.snapshot("").replays, std::vector{step});
     EXPECT_EQ(decode(encode(mine.snapshot("")), "test").replays,
-              (std::vector<std::string>{"graph replay #3 at node 2 of 2: two ?[2J", step}));
+              (std::vector<std::string>{"graph replay #3 at node 2 of 2: two \\x1b[2J", step}));
     replay.end();
     EXPECT_EQ(mine.snapshot("").replays, std::vector{step});
     EXPECT_THROW(decode("{\"tutti_dump\":1,\"replays\":[1]}\n", "test"), InvalidArgument);
@@ -419,7 +419,9 @@ TEST(Dumps, that_are_none_are_refused_by_name_and_line) {
 TEST(Dumps, with_control_characters_cannot_steer_a_terminal) {
     Dump dump = dump_of(0, 1, {entry_of(1, State::started)});
     dump.host = "\x1b[31mred";
-    EXPECT_EQ(decode(encode(dump), "test").host, "?[31mred");
+    EXPECT_EQ(decode(encode(dump), "test").host, "\\x1b[31mred");
+    dump.group = "a\nrank 0 (host, pid 1): forged\xc2\x9b";
+    EXPECT_EQ(decode(encode(dump), "test").group, "a\\nrank 0 (host, pid 1): forged\\xc2\\x9b");
 }
 
 TEST(Dumps, that_were_damaged_are_read_or_refused_and_nothing_else) {

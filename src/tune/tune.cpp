@@ -5,6 +5,7 @@
 #include "core/log.hpp"
 #include "core/settings.hpp"
 #include "core/suggestion.hpp"
+#include "core/whole_file.hpp"
 #include "object/codec.hpp"
 #include "tune/cache.hpp"
 #include "tune/machine.hpp"
@@ -15,10 +16,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <ctime>
-#include <fstream>
 #include <mutex>
 #include <optional>
 #include <sstream>
@@ -37,6 +35,7 @@ using algorithm::Rule;
 using algorithm::Tuning;
 
 constexpr const char* variable = "environment variable TUTTI_TUNE";
+constexpr std::size_t file_bytes_max = std::size_t{16} << 20U;
 // Another process of this host is measuring: rank 0 waits a little for its numbers.
 constexpr std::chrono::milliseconds patience{60};
 
@@ -115,13 +114,12 @@ Known& this_hosts() {
 }
 
 std::string text_of(const std::string& file, std::string_view of_variable, std::string_view content) {
-    std::ifstream in(file);
-    std::ostringstream text;
-    if (!in || !(text << in.rdbuf())) {
-        throw InvalidArgument(fmt::format("{}: \"{}\": expected a file that can be read and holds {}: {}", of_variable,
-                                          file, content, std::strerror(errno)));
+    try {
+        return whole_file(file, file_bytes_max);
+    } catch (const InvalidArgument& error) {
+        throw InvalidArgument(fmt::format("{}: \"{}\": expected a file that can be read and holds {}: it {}",
+                                          of_variable, file, content, error.what()));
     }
-    return text.str();
 }
 
 void add_table(Setting& setting, const std::string& file, Files files) {

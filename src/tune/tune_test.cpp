@@ -376,6 +376,7 @@ TEST(Setting, bad_values_are_refused_in_a_sentence) {
         {"all_reduce:=ring", "\"\": expected a size in bytes"},
         {"all_reduce:99999999999G=ring", "expected a size in bytes"},
         {"/no/such/file", "\"/no/such/file\": expected a file that can be read"},
+        {"/dev/zero", "holds a table: it cannot be read: it is a device"},
         {file, "line 2: \"rign\": expected an algorithm for all_reduce"},
     };
     for (const auto& [value, words] : cases) {

@@ -1,0 +1,43 @@
+#include "core/text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+// How many bytes at the beginning of a text steer a terminal.
+std::size_t steering(std::string_view text) {
+    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+    if (byte(0) < 0x20 || byte(0) == 0x7f) return 1;
+    const bool is_c1 = text.size() > 1 && byte(0) == 0xc2 && byte(1) >= 0x80 && byte(1) < 0xa0;
+    return is_c1 ? 2 : 0;
+}
+
+std::string made_visible(std::string_view text, bool on_one_line) {
+    std::string shown;
+    shown.reserve(text.size());
+    while (!text.empty()) {
+        const std::size_t count = text.front() == '\n' || text.front() == '\t' ? 0 : steering(text);
+        if (text.front() == '\n' && on_one_line)
+            shown += "\\n";
+        else if (count == 0)
+            shown += text.front();
+        for (const char c : text.substr(0, count)) shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+        text.remove_prefix(std::max<std::size_t>(count, 1));
+    }
+    return shown;
+}
+
+}  // namespace
+
+std::string visible(std::string_view text) {
+    return made_visible(text, false);
+}
+
+std::string visible_line(std::string_view text) {
+    return made_visible(text, true);
+}
+
+}  // namespace tutti
