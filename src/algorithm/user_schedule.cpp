@@ -17,6 +17,7 @@
 namespace tutti::algorithm {
 namespace {
 
+using schedule::Budget;
 using schedule::Buffer;
 using schedule::Chunk;
 using schedule::InputIs;
@@ -62,7 +63,7 @@ std::vector<std::string> faults_of(const Recipe& recipe, bool single_rounding, b
     contract.in_place = false;
     contract.single_rounding = single_rounding;
     contract.rank_order = rank_order;
-    return schedule::prove(recipe.ranks, contract);
+    return schedule::prove(recipe.ranks, contract, Budget(Budget::of_users_text));
 }
 
 // The same where the output holds the input, which a first step saves behind the scratch buffer.
@@ -155,13 +156,13 @@ std::optional<std::uint64_t> multiple(std::span<const std::uint64_t> counts, std
 
 }  // namespace
 
-UserSchedule::UserSchedule(std::string text, Proved proved)
+UserSchedule::UserSchedule(std::string text, Proved proved, Budget budget)
     : text_(std::move(text)),
       proved_(proved),
       separate_(schedule::parse(text_, "TUTTI_SCHEDULE", InputIs::separate, &parts())) {
     if (can_be_in_place(collective())) {
         Recipe in_place = schedule::parse(text_, "TUTTI_SCHEDULE", InputIs::output, &parts());
-        const std::vector<bool> same = schedule::same_in_place(separate_.ranks);
+        const std::vector<bool> same = schedule::same_in_place(separate_.ranks, budget);
         for (std::size_t rank = 0; rank < separate_.ranks.size(); ++rank) {
             const Schedule& s = separate_.ranks[rank];
             Schedule& own = in_place.ranks[rank];
@@ -189,13 +190,17 @@ UserSchedule UserSchedule::proved(std::string text, std::string_view where) {
                         "\"algorithm NAME\"",
                         where, name));
     }
-    if (const auto faults = faults_of(recipe, false, false); !faults.empty()) {
-        throw InvalidArgument(fmt::format("{}: algorithm \"{}\" does not do what {} promises: {}", where, name,
-                                          to_string(recipe.contract.collective), faults.front()));
+    try {
+        if (const auto faults = faults_of(recipe, false, false); !faults.empty()) {
+            throw InvalidArgument(fmt::format("{}: algorithm \"{}\" does not do what {} promises: {}", where, name,
+                                              to_string(recipe.contract.collective), faults.front()));
+        }
+        const Proved found{.single_rounding = faults_of(recipe, true, false).empty(),
+                           .rank_order = faults_of(recipe, false, true).empty()};
+        return {std::move(text), found, Budget(Budget::of_users_text)};
+    } catch (const schedule::ProofTooLarge& error) {
+        throw InvalidArgument(fmt::format("{}: algorithm \"{}\" is too large: {}", where, name, error.what()));
     }
-    const Proved found{.single_rounding = faults_of(recipe, true, false).empty(),
-                       .rank_order = faults_of(recipe, false, true).empty()};
-    return {std::move(text), found};
 }
 
 std::optional<std::uint64_t> UserSchedule::times(const Layout& layout, const Request& q) const {

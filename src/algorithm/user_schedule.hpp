@@ -7,12 +7,14 @@
 #pragma once
 
 #include "algorithm/plan.hpp"
+#include "schedule/budget.hpp"
 #include "schedule/text.hpp"
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tutti::algorithm {
@@ -27,11 +29,12 @@ class UserSchedule {
     };
 
     /// Reads and proves. `where` names the text in messages. Throws InvalidArgument for a text that is none
-    /// (schedule::parse), that has the name of one of the table's algorithms, steps on the staging area or behind
-    /// `otherwise`, or a fault: the message has the first one.
+    /// (schedule::parse) or whose proof takes more than its budget, that has the name of one of the table's algorithms,
+    /// steps on the staging area or behind `otherwise`, or a fault: the message has the first one.
     static UserSchedule proved(std::string text, std::string_view where);
     /// Of a text that another rank has proved.
-    UserSchedule(std::string text, Proved proved);
+    UserSchedule(std::string text, Proved proved)
+        : UserSchedule(std::move(text), proved, schedule::Budget::unlimited()) {}
 
     const std::string& name() const { return separate_.ranks.front().algorithm; }
     const std::string& text() const { return text_; }
@@ -51,6 +54,7 @@ class UserSchedule {
     friend bool operator==(const UserSchedule& a, const UserSchedule& b) { return a.text_ == b.text_; }
 
  private:
+    UserSchedule(std::string text, Proved proved, schedule::Budget budget);
     /// As many times the text's counts.
     std::optional<std::uint64_t> times(const Layout& layout, const Request& request) const;
 

@@ -5,6 +5,7 @@
 #include "algorithm/select.hpp"
 #include "algorithm/slots.hpp"
 #include "schedule/prove.hpp"
+#include "support/patience.hpp"
 
 #include <tutti/error.hpp>
 
@@ -12,7 +13,10 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <functional>
 #include <numeric>
+#include <string>
 
 namespace tutti::algorithm {
 namespace {
@@ -393,6 +397,68 @@ TEST(UserSchedule, is_made_of_each_algorithm_that_sends_messages) {
         }
     }
     EXPECT_GT(made, 20);
+}
+
+// ---- Texts that ask for too much
+
+std::string with_steps_of_rank_0(std::string_view head, std::size_t count,
+                                 const std::function<std::string(std::size_t)>& step) {
+    std::string text =
+        fmt::format("tutti schedule 1\nalgorithm mine\ncollective all_reduce\nranks 2\n{}rank 0\n", head);
+    for (std::size_t i = 0; i < count; ++i) text += step(i);
+    return text + "rank 1\n";
+}
+
+std::string refusal_of(const std::string& text) {
+    const auto begin = std::chrono::steady_clock::now();
+    std::string why = "taken";
+    try {
+        (void)UserSchedule::proved(text, "test");
+    } catch (const InvalidArgument& error) {
+        why = error.what();
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, test::patience(std::chrono::seconds(20))) << why;
+    return why;
+}
+
+TEST(UserSchedule, whose_values_double_at_each_step_is_refused_with_the_limit) {
+    const std::string text = with_steps_of_rank_0("count 1\n", 60, [](std::size_t i) {
+        const std::string copy = i == 0 ? "scratch 64\ncopy scratch[0:1] input[0:1]\n" : "";
+        return copy + fmt::format("combine scratch[{1}:{2}] scratch[{0}:{1}] scratch[{0}:{1}]\n", i, i + 1, i + 2);
+    });
+    EXPECT_EQ(refusal_of(text).find("test: algorithm \"mine\" is too large: its proof takes more than 512 MiB"), 0U);
+}
+
+TEST(UserSchedule, of_very_many_steps_is_refused_with_the_limit) {
+    const auto chain = [](std::size_t i) {
+        return (i == 0 ? "scratch 1\n" : "") + std::string("copy scratch[0:1] input[0:1]\n");
+    };
+    EXPECT_NE(refusal_of(with_steps_of_rank_0("count 1\n", 300'000, chain)).find("more than 262144 steps"),
+              std::string::npos);
+    EXPECT_NE(refusal_of(with_steps_of_rank_0("count 1\n", 250'000, chain)).find("is too large"), std::string::npos);
+    // Writes cut a buffer into ever more pieces, all of which the next step reads.
+    const auto shreds = [](std::size_t i) {
+        return (i == 0 ? "scratch 16000\n" : "") + fmt::format("copy scratch[{}:{}] input[0:1]\n", i, i + 1) +
+               "call nothing scratch[8000:16000] scratch[0:8000]\n";
+    };
+    EXPECT_NE(refusal_of(with_steps_of_rank_0("count 1\ncalls nothing\n", 8000, shreds)).find("stretches of elements"),
+              std::string::npos);
+}
+
+TEST(UserSchedule, with_a_long_chain_of_steps_needs_no_deep_stack) {
+    const std::string text = with_steps_of_rank_0("count 1\n", 8'000, [](std::size_t i) {
+        return i == 0 ? std::string("scratch 2\ncopy scratch[0:1] input[0:1]\n")
+                      : fmt::format("copy scratch[{}:{}] scratch[{}:{}]\n", i % 2, i % 2 + 1, 1 - i % 2, 2 - i % 2);
+    });
+    EXPECT_NE(refusal_of(text).find("does not do what all_reduce promises"), std::string::npos);
+}
+
+TEST(UserSchedule, has_a_name_that_can_be_printed) {
+    std::string text = exchange();
+    text.replace(text.find("exchange"), 8, "ex\x1b[2Jchange");
+    EXPECT_NE(refusal_of(text).find("line 2 (\"algorithm ex\\x1b[2Jchange\"): the name has control characters"),
+              std::string::npos)
+        << refusal_of(text);
 }
 
 }  // namespace

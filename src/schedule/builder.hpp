@@ -67,6 +67,8 @@ class Builder {
 
     /// The number of the step written last; -1: there is none.
     std::int64_t last_step() const { return static_cast<std::int64_t>(schedule_.steps.size()) - 1; }
+    /// What the steps have cost (Dependencies::touched).
+    std::uint64_t cost() const noexcept { return dependencies_.touched(); }
     /// First round not used yet; generators that are chained start there.
     std::uint32_t next_round() const { return next_round_; }
     void use_rounds(std::uint32_t count) { next_round_ += count; }

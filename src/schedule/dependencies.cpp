@@ -22,18 +22,23 @@ void Dependencies::waits_for(std::int64_t step) {
 
 void Dependencies::waits_for_all(std::int64_t first) {
     for (std::int64_t i = first; i < step_; ++i) waits_for(i);
+    touched_ += static_cast<std::uint64_t>(std::max<std::int64_t>(step_ - first, 0));
 }
 
 void Dependencies::reads(const Chunk& chunk) {
     if (chunk.count == 0) return;
     read_now_.push_back(chunk);
-    uses_of(chunk).update(chunk.offset, chunk.offset + chunk.count, {}, [&](const Use& use) { waits_for(use.writer); });
+    uses_of(chunk).update(chunk.offset, chunk.offset + chunk.count, {}, [&](const Use& use) {
+        ++touched_;
+        waits_for(use.writer);
+    });
 }
 
 void Dependencies::writes(const Chunk& chunk) {
     if (chunk.count == 0) return;
     written_now_.push_back(chunk);
     uses_of(chunk).update(chunk.offset, chunk.offset + chunk.count, {}, [&](const Use& use) {
+        touched_ += 1 + use.readers.size();
         waits_for(use.writer);
         for (const std::uint32_t reader : use.readers) waits_for(reader);
     });

@@ -28,6 +28,8 @@ class Dependencies {
     void waits_for_all(std::int64_t first = 0);
     /// Ends the step. The numbers of those that it waits for rise; they stay until the next begin().
     std::span<const std::uint32_t> end();
+    /// How many stretches of elements the steps have touched so far: what all of this has cost.
+    std::uint64_t touched() const noexcept { return touched_; }
 
  private:
     // Of elements of a buffer.
@@ -41,6 +43,7 @@ class Dependencies {
     std::vector<IntervalMap<Use>> uses_;  // by Buffer
     std::int64_t step_ = -1;              // the present one, or the last
     std::vector<std::uint32_t> waits_;    // of the present one
+    std::uint64_t touched_ = 0;
     std::vector<Chunk> read_now_, written_now_;
 };
 

@@ -125,7 +125,8 @@ TEST_F(OneSided, races_name_both_steps) {
         "tutti schedule 1\nalgorithm a\ncollective barrier\nranks 3\nrank 0\nmeet output[0:1]\n"
         "rank 1\nmeet\nget 0 output[0:1] output[0:1]\nrank 2\nmeet\nput 0 output[0:1] input[0:1]\n",
         "a test");
-    const auto races = races_in(three.ranks);
+    Budget budget = Budget::unlimited();
+    const auto races = races_in(three.ranks, budget);
     ASSERT_EQ(races.size(), 1U);
     EXPECT_EQ(races[0].what, "and step 1 of rank 2 touch the same elements of rank 0, without order");
 }
@@ -212,7 +213,8 @@ TEST_F(OneSided, it_shows_where_an_input_may_lie_in_its_output) {
         }
         const Recipe recipe = parse(text, "a test");
         EXPECT_EQ(prove(recipe.ranks, recipe.contract), Lines{});
-        const std::vector<bool> found = same_in_place(recipe.ranks);
+        Budget budget = Budget::unlimited();
+        const std::vector<bool> found = same_in_place(recipe.ranks, budget);
         EXPECT_EQ(found[0], found[1]);
         if (!found[0]) return false;
         Recipe in_place = parse(text, "a test", InputIs::output);

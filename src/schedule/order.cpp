@@ -18,14 +18,16 @@ bool overlap(const std::vector<Chunk>& these, const std::vector<Chunk>& those) {
 }
 
 // Any two steps that touch the same elements, one writing, must be ordered: by `after`, or both be staging steps.
-std::optional<Disorder> hazard_in(const Schedule& s) {
+std::optional<Disorder> hazard_in(const Schedule& s, Budget& budget) {
     const std::size_t n = s.steps.size();
+    budget.spend(2 * n * n);
     std::vector<std::vector<bool>> before(n, std::vector<bool>(n, false));
     std::vector<std::pair<std::vector<Chunk>, std::vector<Chunk>>> touched(n);
     std::optional<std::size_t> last_shared;
     for (std::size_t i = 0; i < n; ++i) {
         const Step& step = s.steps[i];
         const auto inherit = [&](std::size_t earlier) {
+            budget.spend(earlier / 8);
             before[i][earlier] = true;
             for (std::size_t k = 0; k < earlier; ++k) {
                 if (before[earlier][k]) before[i][k] = true;
@@ -95,10 +97,11 @@ void find_missed_turns(const Schedule& s, const Schedule& others, std::vector<Di
 
 }  // namespace
 
-std::vector<Disorder> disorders_of(Rank rank, const std::vector<Schedule>& schedules, const Contract& contract) {
+std::vector<Disorder> disorders_of(Rank rank, const std::vector<Schedule>& schedules, const Contract& contract,
+                                   Budget& budget) {
     std::vector<Disorder> found;
     const Schedule& mine = schedules[static_cast<std::size_t>(rank)];
-    if (auto hazard = hazard_in(mine)) found.push_back(std::move(*hazard));
+    if (auto hazard = hazard_in(mine, budget)) found.push_back(std::move(*hazard));
     const Rank partner = partner_of(rank, contract);
     if (partner >= 0 && !mine.in_place) find_missed_turns(mine, schedules[static_cast<std::size_t>(partner)], found);
     return found;

@@ -16,6 +16,7 @@ struct Disorder {
 
 /// Those of one rank's schedule: steps that touch the same elements, one of them writing, and do not wait for each
 /// other (the first of them); of two ranks of a host, steps that publish where the other's values have yet to be read.
-std::vector<Disorder> disorders_of(Rank rank, const std::vector<Schedule>& schedules, const Contract& contract);
+std::vector<Disorder> disorders_of(Rank rank, const std::vector<Schedule>& schedules, const Contract& contract,
+                                   Budget& budget);
 
 }  // namespace tutti::schedule

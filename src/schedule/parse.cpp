@@ -30,6 +30,13 @@ struct Head {
     Contract contract{};
 };
 
+// It is printed in many places.
+std::string read_algorithm(Line& line) {
+    std::string name(line.word("a name"));
+    if (visible_line(name) != name) line.fail("the name has control characters", "a name of letters");
+    return name;
+}
+
 void read_collective(Line& line, Head& head) {
     head.contract.collective = line.collective();
     head.has_collective = true;
@@ -71,7 +78,7 @@ void read_slots(Line& line, Head& head) {
 using HeadLines = std::map<std::string_view, void (*)(Line&, Head&)>;
 const HeadLines& head_lines() {
     static const HeadLines lines{
-        {"algorithm", [](Line& l, Head& h) { h.algorithm = l.word("a name"); }},
+        {"algorithm", [](Line& l, Head& h) { h.algorithm = read_algorithm(l); }},
         {"collective", read_collective},
         {"ranks", read_ranks},
         {"root", [](Line& l, Head& h) { h.contract.root = l.rank(h.ranks); }},
@@ -114,7 +121,7 @@ const StepLines& step_lines() {
             {"in_slots", [](Line&, Reading& r) { r.flags.in_slots = true; }},
             {"input_is_output", [](Line&, Reading& r) { r.flags.input_is_output = true; }},
             {"not_single_rounding", [](Line&, Reading& r) { r.flags.single_rounding = false; }},
-            {"algorithm", [](Line& l, Reading& r) { r.flags.algorithm = l.word("a name"); }},
+            {"algorithm", [](Line& l, Reading& r) { r.flags.algorithm = read_algorithm(l); }},
             {"scratch", read_scratch},
             {"use", [](Line& l, Reading& r) { r.uses->read(l, r); }},
             {"use_rounds", [](Line& l, Reading& r) { r.builder.use_rounds(l.round()); }},
@@ -166,6 +173,16 @@ class Parser {
         else
             of_name(step_lines())(line_, *steps_);
         line_.end_of_line();
+        if (steps_) check_cost();
+    }
+
+    void check_cost() const {
+        const Builder& builder = steps_->builder;
+        if (steps_ended_ + static_cast<std::uint64_t>(builder.last_step() + 1) > steps_max)
+            line_.fail(fmt::format("the text has more than {} steps", steps_max), "fewer, in all ranks together");
+        if (cost_ended_ + builder.cost() > touched_max)
+            line_.fail(fmt::format("the steps touch more than {} stretches of elements", touched_max),
+                       "fewer steps, or steps that touch whole buffers");
     }
 
     template <class Lines>
@@ -203,7 +220,9 @@ class Parser {
     }
     void end_schedule() {
         const Schedule& flags = steps_->flags;
+        cost_ended_ += steps_->builder.cost();
         Schedule schedule = std::move(steps_->builder).finish();
+        steps_ended_ += schedule.steps.size();
         schedule.turn_group = flags.turn_group;
         schedule.in_slots = flags.in_slots;
         schedule.input_is_output = flags.input_is_output;
@@ -283,6 +302,7 @@ class Parser {
 
     Line line_;
     bool has_begun_ = false;
+    std::uint64_t steps_ended_ = 0, cost_ended_ = 0;  // of the schedules that have been read
     Head head_;
     Uses uses_;
     std::optional<Reading> steps_;   // of the schedule that is read; none: the lines before

@@ -20,6 +20,7 @@ bool advance(Proof& proof) {
     bool moved = false;
     for (Rank rank = proof.size(); rank-- > 0;) {
         if (rank == proof.withheld()) continue;
+        proof.spend(4 * proof.schedule(rank).steps.size());
         for (std::size_t i = proof.schedule(rank).steps.size(); i-- > 0;) {  // backwards: the adversary's order
             if (!proof.state(rank).done[i] && proof.ready(rank, i)) moved |= proof.attempt(rank, i);
             if (proof.faults().size() >= faults_max) return false;
@@ -131,14 +132,15 @@ void check_barrier(Proof& proof) {
 
 }  // namespace
 
-std::vector<std::string> prove(const std::vector<Schedule>& schedules, const Contract& contract) {
-    Proof proof(schedules, contract);
+std::vector<std::string> prove(const std::vector<Schedule>& schedules, const Contract& contract, Budget budget) {
+    Proof proof(schedules, contract, budget);
     check_kinds(proof);
     check_types(proof);
     for (Rank rank = 0; rank < proof.size(); ++rank) {
-        for (const Disorder& found : disorders_of(rank, schedules, contract)) proof.fault(rank, found.step, found.what);
+        for (const Disorder& found : disorders_of(rank, schedules, contract, budget))
+            proof.fault(rank, found.step, found.what);
     }
-    for (const Race& race : races_in(schedules)) proof.fault(race.rank, race.step, race.what);
+    for (const Race& race : races_in(schedules, budget)) proof.fault(race.rank, race.step, race.what);
     while (proof.faults().size() < faults_max && advance(proof)) {
     }
     check_end(proof);

@@ -8,6 +8,7 @@
 // element counts.
 #pragma once
 
+#include "schedule/budget.hpp"
 #include "schedule/schedule.hpp"
 
 #include <tutti/reduce_op.hpp>
@@ -42,7 +43,8 @@ struct Contract {
     std::uint64_t slot_elements = 1;
 };
 
-/// The faults of these schedules (one per rank), in words; empty: proved.
-std::vector<std::string> prove(const std::vector<Schedule>& schedules, const Contract& contract);
+/// The faults of these schedules (one per rank), in words; empty: proved. ProofTooLarge where the budget is spent.
+std::vector<std::string> prove(const std::vector<Schedule>& schedules, const Contract& contract,
+                               Budget budget = Budget::unlimited());
 
 }  // namespace tutti::schedule

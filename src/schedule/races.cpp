@@ -13,7 +13,7 @@ namespace {
 // the buffers before the first and behind the last of them.
 class Order {
  public:
-    explicit Order(const std::vector<Schedule>& schedules) : schedules_(schedules) {
+    Order(const std::vector<Schedule>& schedules, Budget& budget) : schedules_(schedules), budget_(budget) {
         for (const Schedule& s : schedules) {
             first_.push_back(size_);
             size_ += s.steps.size() + 2;
@@ -28,84 +28,117 @@ class Order {
     }
     bool comes_before(std::size_t node, std::size_t later) {
         find(later);
-        return before_[later][node];
+        return (before_[later][node / bits] >> (node % bits) & 1U) != 0;
     }
 
  private:
-    void inherit(std::size_t node, std::size_t earlier) {
-        find(earlier);
-        before_[node][earlier] = true;
-        for (std::size_t i = 0; i < size_; ++i) {
-            if (before_[earlier][i]) before_[node][i] = true;
-        }
-    }
+    using Word = std::uint64_t;
+    static constexpr std::size_t bits = 64;
+
+    // A node whose predecessors are being found. A user's text may have chains of any length: so no recursion.
+    struct Open {
+        std::size_t node;
+        std::vector<std::size_t> predecessors;
+        std::size_t next = 0;
+    };
 
     // A circle, which is a deadlock that the prover finds, ends here too: a step whose predecessors
     // are being found counts as found.
-    void find(std::size_t node) {
-        if (known_[node]) return;
+    void find(std::size_t wanted) {
+        if (known_[wanted]) return;
+        std::vector<Open> stack;
+        stack.push_back(open(wanted));
+        while (!stack.empty()) {
+            Open& top = stack.back();
+            if (top.next == top.predecessors.size()) {
+                stack.pop_back();
+            } else if (const std::size_t earlier = top.predecessors[top.next]; !known_[earlier]) {
+                stack.push_back(open(earlier));
+            } else {
+                ++top.next;
+                inherit(top.node, earlier);
+            }
+        }
+    }
+
+    Open open(std::size_t node) {
         known_[node] = true;
-        before_[node].resize(size_);
+        const std::size_t words = (size_ + bits - 1) / bits;
+        budget_.spend(words * sizeof(Word));
+        before_[node].resize(words);
+        return {node, predecessors_of(node)};
+    }
+
+    void inherit(std::size_t node, std::size_t earlier) {
+        std::vector<Word>&mine = before_[node], &theirs = before_[earlier];
+        budget_.spend(mine.size());
+        mine[earlier / bits] |= Word{1} << (earlier % bits);
+        for (std::size_t i = 0; i < mine.size(); ++i) mine[i] |= theirs[i];
+    }
+
+    std::vector<std::size_t> predecessors_of(std::size_t node) const {
+        std::vector<std::size_t> found;
         const auto next = std::upper_bound(first_.begin(), first_.end(), node);
         const auto rank = static_cast<std::size_t>(next - first_.begin()) - 1;
         const Schedule& s = schedules_[rank];
         const auto me = static_cast<Rank>(rank);
         const auto number = static_cast<std::ptrdiff_t>(node - first_[rank]) - 1;
-        if (number < 0) return;
-        inherit(node, this->node(me, -1));
+        if (number < 0) return found;
+        found.push_back(this->node(me, -1));
         const auto index = static_cast<std::size_t>(number);
         if (index == s.steps.size()) {
-            for (std::size_t i = 0; i < index; ++i) inherit(node, this->node(me, static_cast<std::ptrdiff_t>(i)));
-            return;
+            for (std::size_t i = 0; i < index; ++i) found.push_back(this->node(me, static_cast<std::ptrdiff_t>(i)));
+            return found;
         }
         const Step& step = s.steps[index];
-        for (std::uint32_t a = 0; a < step.after_count; ++a)
-            inherit(node, this->node(me, s.after[step.first_after + a]));
-        if (!is_shared(step.kind)) return;
+        for (const std::uint32_t earlier : after_of(s, step)) found.push_back(this->node(me, earlier));
+        if (!is_shared(step.kind)) return found;
         for (std::size_t i = index; i-- > 0;) {
             if (!is_shared(s.steps[i].kind)) continue;
-            inherit(node, this->node(me, static_cast<std::ptrdiff_t>(i)));
+            found.push_back(this->node(me, static_cast<std::ptrdiff_t>(i)));
             break;
         }
         for (Rank peer = 0; peer < static_cast<Rank>(schedules_.size()); ++peer) {
-            if (peer != me) inherit_from(node, step, peer);
+            if (peer != me) add_those_of(peer, step, found);
         }
+        return found;
     }
 
-    void inherit_from(std::size_t node, const Step& step, Rank peer) {
+    void add_those_of(Rank peer, const Step& step, std::vector<std::size_t>& found) const {
         if (step.kind == StepKind::meet) {
-            inherit(node, this->node(peer, -1));
-            inherit_before_meeting(node, peer);
+            found.push_back(node(peer, -1));
+            add_before_meeting(peer, found);
         } else if (step.kind == StepKind::settle) {
-            inherit_from_first(node, StepKind::release, step.round, peer);
+            add_first(StepKind::release, step.round, peer, found);
         } else if (step.kind == StepKind::wait && step.peer == peer) {
-            inherit_from_first(node, StepKind::signal, step.round, peer);
+            add_first(StepKind::signal, step.round, peer, found);
         }
     }
 
     // What the peer has done before it says where its buffers lie.
-    void inherit_before_meeting(std::size_t node, Rank peer) {
+    void add_before_meeting(Rank peer, std::vector<std::size_t>& found) const {
         const Schedule& theirs = schedules_[static_cast<std::size_t>(peer)];
         const auto meet = std::ranges::find(theirs.steps, StepKind::meet, &Step::kind);
         if (meet == theirs.steps.end()) return;
         for (const std::uint32_t before : after_of(theirs, *meet)) {
             if (static_cast<std::ptrdiff_t>(before) < meet - theirs.steps.begin())
-                inherit(node, this->node(peer, static_cast<std::ptrdiff_t>(before)));
+                found.push_back(node(peer, static_cast<std::ptrdiff_t>(before)));
         }
     }
 
     // The peer's first step of that kind for this round or a later one.
-    void inherit_from_first(std::size_t node, StepKind kind, std::uint32_t round, Rank peer) {
+    void add_first(StepKind kind, std::uint32_t round, Rank peer, std::vector<std::size_t>& found) const {
         const auto& theirs = schedules_[static_cast<std::size_t>(peer)].steps;
         const auto first =
             std::ranges::find_if(theirs, [&](const Step& step) { return step.kind == kind && step.round >= round; });
-        if (first != theirs.end()) inherit(node, this->node(peer, first - theirs.begin()));
+        if (first != theirs.end()) found.push_back(node(peer, first - theirs.begin()));
     }
 
     const std::vector<Schedule>& schedules_;
+    Budget& budget_;
     std::vector<std::size_t> first_;  // node of each rank
     std::size_t size_ = 0;
-    std::vector<std::vector<bool>> before_;
+    std::vector<std::vector<Word>> before_;
     std::vector<bool> known_;
 };
 
@@ -189,9 +222,9 @@ bool reads_first(const Access& read, const Access& write, Order& order, const st
 
 }  // namespace
 
-std::vector<bool> same_in_place(const std::vector<Schedule>& schedules) {
+std::vector<bool> same_in_place(const std::vector<Schedule>& schedules, Budget& budget) {
     std::vector<bool> same;
-    Order order(schedules);
+    Order order(schedules, budget);
     for (const std::vector<Access>& accesses : accesses_of(schedules)) {
         std::vector<Access> reads, writes;
         for (const Access& access : accesses) {
@@ -199,6 +232,7 @@ std::vector<bool> same_in_place(const std::vector<Schedule>& schedules) {
             if (access.writes && access.chunk.buffer == Buffer::output) writes.push_back(access);
             if (!access.writes && access.chunk.buffer == Buffer::input) reads.push_back(access);
         }
+        budget.spend(reads.size() * writes.size());
         same.push_back(std::ranges::all_of(reads, [&](const Access& read) {
             return std::ranges::all_of(writes, [&](const Access& write) {
                 return !ranges_meet(read.chunk, write.chunk) || reads_first(read, write, order, schedules);
@@ -214,13 +248,14 @@ Chunk at_owner(const std::vector<Schedule>& schedules, Rank owner, Chunk chunk) 
     return chunk;
 }
 
-std::vector<Race> races_in(const std::vector<Schedule>& schedules) {
+std::vector<Race> races_in(const std::vector<Schedule>& schedules, Budget& budget) {
     std::vector<Race> races;
     if (schedules.empty() || !schedules.front().in_place) return races;
-    Order order(schedules);
+    Order order(schedules, budget);
     const auto all = accesses_of(schedules);
     for (std::size_t owner = 0; owner < all.size(); ++owner) {
         const std::vector<Chunk> open = opened(schedules[owner]);
+        budget.spend(all[owner].size() * (all[owner].size() + open.size()));
         bool found = false;
         for (const Access& a : all[owner]) {
             const auto at = static_cast<std::size_t>(std::max<std::ptrdiff_t>(a.step, 0));

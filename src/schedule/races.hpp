@@ -7,6 +7,7 @@
 // functions.
 #pragma once
 
+#include "schedule/budget.hpp"
 #include "schedule/schedule.hpp"
 
 #include <cstddef>
@@ -23,12 +24,12 @@ struct Race {
 
 /// At most one race of each rank's buffers, and the chunks that one rank touches of another's without leave (`meet`).
 /// Empty for schedules that are not in place.
-std::vector<Race> races_in(const std::vector<Schedule>& schedules);
+std::vector<Race> races_in(const std::vector<Schedule>& schedules, Budget& budget);
 
 /// By rank: whether the schedules do the same where its input lies in its output (and Schedule::input_is_output says
 /// so): no step of any rank reads an element of its input after a step has written the element of its output that lies
 /// there, or without order. One step may do both, element by element.
-std::vector<bool> same_in_place(const std::vector<Schedule>& schedules);
+std::vector<bool> same_in_place(const std::vector<Schedule>& schedules, Budget& budget);
 
 /// Whether a step that reads `source` and writes `target`, two ranges of one memory, reads each element before it
 /// writes it. All but the functions of users go through both from their beginnings.

@@ -44,13 +44,16 @@ class PartMaker;
 /// Reads a text. `where` names it in messages; where the input is the output, every chunk of the input is one of the
 /// output. `parts`: makes the steps that a line "use" stands for; null: there may be none. Throws InvalidArgument that
 /// names the line, its words and what is expected: for words that are no step, ranks that are missing or out of range,
-/// and more than `elements_max` elements. Whether the schedules do what they promise is the prover's to say.
+/// and more than `elements_max` elements or `steps_max` steps. Whether the schedules do what they promise is the
+/// prover's to say.
 Recipe parse(std::string_view text, std::string_view where, InputIs input = InputIs::separate,
              const PartMaker* parts = nullptr);
 
 /// In a buffer of a recipe; larger calls run by multiples of a small one.
 inline constexpr std::uint64_t elements_max = std::uint64_t{1} << 20;
 inline constexpr int ranks_max = 1024;
+/// In a text, of all ranks, and the stretches of elements that they touch.
+inline constexpr std::uint64_t steps_max = std::uint64_t{1} << 18, touched_max = std::uint64_t{1} << 24;
 
 /// The same steps for `times` as many elements.
 Schedule scaled(Schedule schedule, std::uint64_t times);

@@ -44,7 +44,9 @@ std::string Line::text() const {
 }
 
 void Line::fail(std::string_view what, std::string_view expected) const {
-    const std::string words = words_.empty() ? "" : fmt::format(" (\"{}\")", text());
+    constexpr std::size_t shown_bytes_max = 200;
+    const std::string shown = visible_line(text().substr(0, shown_bytes_max));
+    const std::string words = words_.empty() ? "" : fmt::format(" (\"{}\")", shown);
     throw InvalidArgument(fmt::format("{}: line {}{}: {}: expected {}", where_, number_, words, what, expected));
 }
 

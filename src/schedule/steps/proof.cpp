@@ -10,8 +10,8 @@
 
 namespace tutti::schedule {
 
-Proof::Proof(const std::vector<Schedule>& schedules, const Contract& contract)
-    : schedules_(schedules), contract_(contract) {
+Proof::Proof(const std::vector<Schedule>& schedules, const Contract& contract, Budget& budget)
+    : schedules_(schedules), contract_(contract), budget_(budget) {
     restart();
 }
 
@@ -27,7 +27,9 @@ void Proof::restart(Rank withheld) {
     for (Rank rank = 0; rank < size(); ++rank) {
         State& state = this->state(rank);
         const Schedule& s = schedule(rank);
+        spend(s.steps.size() * sizeof(Step) + scratch_count(s) * sizeof(Value));
         auto [input, output] = starting_with(rank, size(), contract_);
+        spend((input.size() + output.size()) * sizeof(Value));
         state.buffers = {std::move(input), std::move(output)};
         for (std::size_t b = state.buffers.size(); b < s.buffers.size(); ++b)
             state.buffers.emplace_back(s.buffers[b].count);
@@ -81,6 +83,7 @@ Values Proof::load(const At& at, Rank owner, const Chunk& chunk) {
         return Values(chunk.count);
     }
     const auto first = buffer.begin() + static_cast<std::ptrdiff_t>(chunk.offset);
+    spend_on({first, first + static_cast<std::ptrdiff_t>(chunk.count)});
     Values values(first, first + static_cast<std::ptrdiff_t>(chunk.count));
     if (std::ranges::any_of(values, [](const Value& v) { return !v; })) fault(at, "reads before it is written");
     return values;
@@ -91,7 +94,17 @@ void Proof::save(const At& at, Rank owner, const Chunk& chunk, const Values& val
     Values& buffer = values_of_buffer(owner, chunk.buffer);
     if (chunk.offset + chunk.count > buffer.size() || values.size() != chunk.count)
         return fault(at, "writes outside of a buffer, or another count");
+    spend_on(values);
     std::ranges::copy(values, buffer.begin() + static_cast<std::ptrdiff_t>(chunk.offset));
+}
+
+void Proof::spend_on(std::span<const Value> values) {
+    for (const Value& value : values) {
+        const std::size_t lists = !value ? 0
+                                         : value->parts.size() * sizeof value->parts.front() +
+                                               value->roundings.size() * sizeof value->roundings.front();
+        spend(sizeof value + lists);
+    }
 }
 
 void Proof::refuse_codes(const At& at, const Values& values) {
@@ -105,6 +118,7 @@ Values Proof::combined(const At& at, const std::vector<Values>& inputs) {
     for (const Values& values : inputs) {
         if (at.step.kind != StepKind::call) refuse_codes(at, values);
     }
+    for (const Values& values : inputs) spend_on(values);
     Values result = inputs.front();
     // In the type in which a kernel accumulates itself, before it rounds.
     const auto& dtype = contract_.dtype;
@@ -150,6 +164,7 @@ Values Proof::fetch(const At& at, const Values& published, std::uint64_t offset,
         return Values(count);
     }
     const auto first = published.begin() + static_cast<std::ptrdiff_t>(offset);
+    spend_on({first, first + static_cast<std::ptrdiff_t>(count)});
     return Values(first, first + static_cast<std::ptrdiff_t>(count));
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,7 +37,8 @@ class Proof {
         std::map<Rank, std::pair<std::vector<std::size_t>, std::size_t>> sends, receives;  // program order, next
     };
 
-    Proof(const std::vector<Schedule>& schedules, const Contract& contract);
+    /// `budget` must outlive it.
+    Proof(const std::vector<Schedule>& schedules, const Contract& contract, Budget& budget);
 
     const Contract& contract() const { return contract_; }
     const std::vector<Schedule>& schedules() const { return schedules_; }
@@ -48,6 +50,7 @@ class Proof {
     At at(Rank rank, std::size_t step) const { return {rank, step, schedule(rank), schedule(rank).steps[step]}; }
 
     void fault(Rank rank, std::size_t step, const std::string& what);
+    void spend(std::uint64_t bytes) { budget_.spend(bytes); }
     void fault(const At& at, const std::string& what) { fault(at.rank, at.index, what); }
     const std::vector<std::string>& faults() const { return faults_; }
 
@@ -86,9 +89,11 @@ class Proof {
 
  private:
     Values& values_of_buffer(Rank owner, Buffer buffer);
+    void spend_on(std::span<const Value> values);
 
     const std::vector<Schedule>& schedules_;
     const Contract& contract_;
+    Budget& budget_;
     Rank withheld_ = -1;
     std::vector<State> states_;
     std::vector<std::string> faults_;

@@ -16,9 +16,6 @@ namespace {
 
 using Extent = CollectiveTraits::Extent;
 
-// In all lines of a text.
-constexpr std::size_t steps_max = std::size_t{1} << 18;
-
 /// The chunks of one line; of no elements where the rank has none.
 struct Chunks {
     Chunk target, source;

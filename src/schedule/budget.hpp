@@ -1,0 +1,38 @@
+// Budget: what reading and proving a text from outside may cost. A few lines can ask for a proof that takes more memory
+// and time than there are.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <tutti/error.hpp>
+
+#include <cstdint>
+#include <limits>
+
+namespace tutti::schedule {
+
+/// A proof that would take more than its budget.
+class ProofTooLarge : public InvalidArgument {
+    using InvalidArgument::InvalidArgument;
+};
+
+class Budget {
+ public:
+    /// In bytes that are written, about.
+    static constexpr std::uint64_t of_users_text = std::uint64_t{1} << 29;
+
+    static Budget unlimited() { return Budget(std::numeric_limits<std::uint64_t>::max()); }
+    explicit Budget(std::uint64_t bytes) : left_(bytes) {}
+    void spend(std::uint64_t bytes) {
+        if (bytes > left_)
+            throw ProofTooLarge(
+                "its proof takes more than 512 MiB of work (each step's elements, and the contributions in each): "
+                "expected fewer steps or elements; larger calls run by multiples of a short text");
+        left_ -= bytes;
+    }
+
+ private:
+    std::uint64_t left_;
+};
+
+}  // namespace tutti::schedule
