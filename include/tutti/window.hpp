@@ -59,8 +59,9 @@ struct WindowSignalAccess {
 /// thread, or whichever of its threads waits for something, does what they ask for.
 ///
 /// Every function throws InvalidArgument, before anything is done, for a target, an offset, a signal or a dtype that
-/// does not fit, for tensors that are not contiguous or not in host memory, in a graph's capture, and after close();
-/// and when the group has failed, its error (PeerLost, Timeout, Aborted, CollectiveMismatch).
+/// does not fit, for tensors that are not contiguous or not in host memory, in a graph's capture, after close(), and for
+/// a target that has let go of the window (see close()); and when the group has failed, its error (PeerLost, Timeout,
+/// Aborted, CollectiveMismatch), also where it only copies memory: a death is noticed within milliseconds.
 /// Targets are ranks of the group. Threads: any; the order of calls to one target is that in which they begin.
 /// source   OpenSHMEM 1.5, put with signal; MPI 4.1, chapter 12; torch.distributed's and NCCL 2.29's windows.
 class TUTTI_API Window {
@@ -105,6 +106,8 @@ class TUTTI_API Window {
     [[nodiscard]] Work iput_signal(ConstTensorView source, int target, const WindowSignalAccess& access = {}) const;
 
     /// Adds `value` to a signal of the target, behind all earlier puts to it. Does not wait for anything.
+    /// A signal never passes 2^64 - 1: an addition that would is left out. In the memory of this host the call throws
+    /// InvalidArgument; on either way wait_signal() and read_signal() of the target do from then on.
     void signal(int target, int signal, std::uint64_t value = 1) const;
     /// Blocks until this rank's signal has at least this value. Looks for a moment, then sleeps.
     /// errors   Timeout (the window can be used on), Aborted (also by a signal of the system), PeerLost when a rank has
@@ -124,8 +127,9 @@ class TUTTI_API Window {
 
     /// Ends the window; all ranks of the group call it. A fence(), after which the window takes no further calls;
     /// nothing, if this rank has closed it before. Errors as for a barrier; the window is closed in any case.
-    /// A window whose last handle goes without close() waits for nobody: its memory stays mapped for ranks of this
-    /// host, requests from other hosts are no longer served, and end with Timeout, or PeerLost when this rank leaves.
+    /// A window whose last handle goes without close() waits for nobody. The others hear that this rank has let go of it:
+    /// their calls to this rank, and flush(), fence() and close() of all, then throw InvalidArgument that names the
+    /// window and this rank. Calls from before that are carried out. The group and the other windows go on.
     void close(std::chrono::milliseconds timeout = std::chrono::milliseconds{0}) const;
 
  private:

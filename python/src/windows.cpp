@@ -147,7 +147,8 @@ void bind_windows(nb::module_& m) {
         "bits. All ranks make it together, with equal arguments: `shape` elements of `dtype` on each rank,\n"
         "all zero. Targets are ranks of the group, offsets count elements. The target need not call\n"
         "anything. A rank that has seen a signal sees the data of all puts before it. Errors: as the calls\n"
-        "of the group; InvalidArgument for what does not fit. In a `with` statement it is closed at the end.")
+        "of the group; InvalidArgument for what does not fit, and for a target that has let go of its window\n"
+        "without close(). In a `with` statement it is closed at the end.")
         .def("__init__", &make, nb::arg("shape"), nb::arg("dtype"), nb::arg("group") = nb::none(), nb::kw_only(),
              nb::arg("signals") = 16, timeout())
         .def_prop_ro("signals", &Window::signal_count, "How many signals each rank has.")
@@ -172,7 +173,7 @@ void bind_windows(nb::module_& m) {
         .def("iput_signal", &iput_signal, tensor, target, offset(), signal(), value(), nb::kw_only(), timeout(),
              "put_signal() without waiting.")
         .def("signal", &raise, target, nb::arg("signal"), value(),
-             "Adds `value` to a signal of the target, behind all earlier puts to it.")
+             "Adds `value` to a signal of the target, behind all earlier puts to it; never beyond 2^64 - 1.")
         .def("wait_signal", &wait_signal, nb::arg("signal"), nb::arg("at_least"), timeout(),
              "Blocks until this rank's signal has at least this value. Timeout leaves the window as it is.")
         .def("read_signal", &Window::read_signal, nb::arg("signal"), "The value of this rank's signal, now.")

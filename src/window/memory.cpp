@@ -5,6 +5,8 @@
 #include <tutti/error.hpp>
 #include <tutti/symmetric.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <mutex>
@@ -26,7 +28,7 @@ Memory::Memory(Group& group, DType dtype, Extents shape, int signals, const Dead
       shape_(std::move(shape)),
       element_count_(count_of(dtype_, shape_)),
       signals_(signals),
-      head_bytes_((static_cast<std::size_t>(signals) * signal_bytes + page - 1) / page * page),
+      head_bytes_((static_cast<std::size_t>(signals + 1) * signal_bytes + page - 1) / page * page),
       parts_(static_cast<std::size_t>(group.size())) {
     const std::size_t bytes = head_bytes_ + byte_count();
     own_ = empty_symmetric(uint8, Extents::of(static_cast<std::int64_t>(bytes)),
@@ -34,7 +36,7 @@ Memory::Memory(Group& group, DType dtype, Extents shape, int signals, const Dead
     auto* const own = static_cast<std::byte*>(own_.raw_data());
     parts_[static_cast<std::size_t>(group.rank())] = own;
     const detail::GroupMemory& memory = group.memory();
-    if (memory.symmetric() == nullptr || bytes == 0) return;
+    if (memory.symmetric() == nullptr) return;
     const std::lock_guard lock(group.world().flight().mutex());
     const transport::Place place = memory.symmetric()->find(own, bytes);
     for (const int rank : memory.ranks_here()) {
@@ -52,10 +54,32 @@ Tensor Memory::tensor(int rank) const {
     return {TensorView(elements(rank), shape_, dtype_), std::make_shared<Tensor>(own_)};
 }
 
-void Memory::raise(int rank, int signal, std::uint64_t value) const noexcept {
-    word(rank, signal).fetch_add(value, std::memory_order_release);
+bool Memory::raise(int rank, int signal, std::uint64_t value) const noexcept {
+    std::atomic<std::uint64_t>& word = this->word(rank, signal);
+    std::uint64_t before = word.load(std::memory_order_relaxed);
+    bool fits = true;
+    do {
+        fits = value <= std::numeric_limits<std::uint64_t>::max() - before;
+    } while (fits &&
+             !word.compare_exchange_weak(before, before + value, std::memory_order_release, std::memory_order_relaxed));
+    if (!fits) overflow_word(rank, signal).store(1, std::memory_order_release);
     const detail::GroupMemory& memory = group_.memory();
     if (memory.is_shared_with(rank)) memory.arena()->ring_doorbell(memory.locals()[static_cast<std::size_t>(rank)]);
+    return fits;
+}
+
+void Memory::check_overflow(const char* name, int signal) const {
+    const int rank = group_.rank();
+    if (overflow_word(rank, signal).load(std::memory_order_acquire) == 0) return;
+    throw InvalidArgument(
+        fmt::format("{}: signal {} of rank {} is {}, and a rank tried to raise it beyond 2^64 - 1, in the {}", name,
+                    signal, rank, value_of(rank, signal), title()),
+        {.operation = name, .group = group_.name(), .rank = rank});
+}
+
+std::string Memory::title() const {
+    return fmt::format("window of {} {} with {} signals in group \"{}\" ({} ranks)", to_string(dtype_),
+                       shape_.to_string(), signals_, group_.name(), group_.size());
 }
 
 }  // namespace tutti::window

@@ -1,8 +1,9 @@
 // Memory: the memory of a window on this host: signals and elements of this rank, and of the ranks that share memory
 // with it.
 //
-// Each rank's part of symmetric memory begins with its signals, a cache line each; the elements follow on a page of
-// their own. A rank without neighbours has ordinary memory of the same layout.
+// Each rank's part of symmetric memory begins with its signals, a cache line each: the value, and whether an addition
+// would have passed its end. A line that says whether the rank has let go of the window comes next; the elements follow
+// on a page of their own. A rank without neighbours has ordinary memory of the same layout.
 //
 // Threads: any. A signal is atomic: a rank adds to it with release, behind the elements that it has written; a
 // thread that loads it with acquire sees these (pattern A of transport/shm/MEMORY-ORDER.md). Elements are the callers'
@@ -18,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace tutti::window {
@@ -41,8 +43,16 @@ class Memory {
     std::byte* elements(int rank) const noexcept { return part(rank) + head_bytes_; }
     /// The elements as a tensor that keeps them mapped.
     Tensor tensor(int rank) const;
-    /// Adds to a signal of that rank, behind all that this thread has written, and wakes the rank.
-    void raise(int rank, int signal, std::uint64_t value) const noexcept;
+    /// Adds to a signal of that rank, behind all that this thread has written, and wakes the rank. False: the sum would
+    /// pass 2^64 - 1. The signal stays as it is, and check_overflow() of that rank says so from now on.
+    bool raise(int rank, int signal, std::uint64_t value) const noexcept;
+    /// Throws InvalidArgument where a rank has tried to raise this rank's signal beyond its end.
+    void check_overflow(const char* name, int signal) const;
+    /// This rank has ended the window without the others.
+    void let_go() const noexcept { let_go_word(group_.rank()).store(1, std::memory_order_release); }
+    bool was_let_go_by(int rank) const noexcept { return let_go_word(rank).load(std::memory_order_acquire) != 0; }
+    /// "window of float32 [1000] with 4 signals in group "default" (3 ranks)"
+    std::string title() const;
     std::uint64_t value_of(int rank, int signal) const noexcept {
         return word(rank, signal).load(std::memory_order_acquire);
     }
@@ -55,6 +65,10 @@ class Memory {
         return *reinterpret_cast<std::atomic<std::uint64_t>*>(part(rank) +
                                                               static_cast<std::size_t>(signal) * signal_bytes);
     }
+    std::atomic<std::uint64_t>& overflow_word(int rank, int signal) const noexcept {
+        return *(&word(rank, signal) + 1);
+    }
+    std::atomic<std::uint64_t>& let_go_word(int rank) const noexcept { return word(rank, signals_); }
 
     const Group& group_;
     DType dtype_;

@@ -29,6 +29,8 @@ struct Request {
         get,      ///< send them
         flush,    ///< say that everything before has been done
         end,      ///< from a rank to itself: its window is closed
+        let_go,   ///< this rank ends its window, and serves what comes until it hears the answer
+        heard,    ///< the answer: nothing more will come
     };
     static constexpr std::size_t payload_bytes = 64;
 

@@ -2,7 +2,10 @@
 
 #include "group/channel.hpp"
 
+#include <tutti/error.hpp>
 #include <tutti/tensor.hpp>
+
+#include <fmt/format.h>
 
 #include <cstring>
 
@@ -19,6 +22,7 @@ std::shared_ptr<Operation> Remote::put(const char* name, int target, std::uint64
     if (request.is_whole() && !source.empty()) std::memcpy(request.payload.data(), source.data(), source.size());
     auto last = messages_.send(name, target, request, timeout);
     const std::lock_guard lock(mutex_);
+    check(name, target);
     unflushed_[static_cast<std::size_t>(target)] = true;
     messages_.group().submit(last, true);
     if (request.is_whole()) return last;
@@ -32,6 +36,7 @@ std::shared_ptr<Operation> Remote::get(const char* name, int target, std::uint64
     const Request request{.kind = Request::Kind::get, .offset = offset, .bytes = destination.size()};
     auto answer = messages_.receive(name, target, WindowMessage::answer, destination, timeout);
     const std::lock_guard lock(mutex_);
+    check(name, target);
     unflushed_[static_cast<std::size_t>(target)] = true;
     messages_.group().submit(answer, true);
     messages_.group().submit(messages_.send(name, target, request, timeout), true);
@@ -41,6 +46,7 @@ std::shared_ptr<Operation> Remote::get(const char* name, int target, std::uint64
 std::shared_ptr<Operation> Remote::flush(int target, std::chrono::milliseconds timeout) {
     constexpr const char* name = "Window.flush";
     const std::lock_guard lock(mutex_);
+    check(name, target);
     if (!unflushed_[static_cast<std::size_t>(target)]) return nullptr;
     Tensor room = empty(uint8, Extents::of(1));
     auto answer =
@@ -50,6 +56,30 @@ std::shared_ptr<Operation> Remote::flush(int target, std::chrono::milliseconds t
     messages_.group().submit(messages_.send(name, target, {.kind = Request::Kind::flush}, timeout), true);
     unflushed_[static_cast<std::size_t>(target)] = false;
     return answer;
+}
+
+void Remote::note_let_go(int rank) {
+    const std::lock_guard lock(mutex_);
+    let_go_[static_cast<std::size_t>(rank)] = true;
+}
+
+bool Remote::was_let_go_by(int rank) {
+    const std::lock_guard lock(mutex_);
+    return let_go_[static_cast<std::size_t>(rank)];
+}
+
+void Remote::check(const char* name, int target) const {
+    if (let_go_[static_cast<std::size_t>(target)]) refuse(name, target);
+}
+
+void Remote::refuse(const char* name, int owner) const {
+    const Group& group = messages_.group();
+    throw InvalidArgument(
+        fmt::format(
+            "{}: rank {} has let go of the {} without close(): expected a window that all ranks keep until they "
+            "close it together",
+            name, owner, title_),
+        {.operation = name, .group = group.name(), .rank = group.rank(), .peer = owner});
 }
 
 }  // namespace tutti::window

@@ -3,6 +3,7 @@
 // Threads: any; the order of a thread's requests to one rank is that of its calls.
 #pragma once
 
+#include "window/memory.hpp"
 #include "window/messages.hpp"
 
 #include <chrono>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace tutti::window {
@@ -22,11 +24,14 @@ struct Raise {
 
 class Remote {
  public:
-    Remote(Group& group, std::uint32_t number)
-        : messages_(group, number), unflushed_(static_cast<std::size_t>(group.size())) {}
+    Remote(Group& group, std::uint32_t number, const Memory& memory)
+        : messages_(group, number),
+          title_(memory.title()),
+          unflushed_(static_cast<std::size_t>(group.size())),
+          let_go_(static_cast<std::size_t>(group.size())) {}
 
     /// Issues them; an operation that completes when `source` may be written, or `destination` read. `offset`: in
-    /// bytes.
+    /// bytes. Throws as refuse() where the target has let go of the window.
     std::shared_ptr<Operation> put(const char* name, int target, std::uint64_t offset,
                                    std::span<const std::byte> source, Raise raise, std::chrono::milliseconds timeout);
     std::shared_ptr<Operation> get(const char* name, int target, std::uint64_t offset, std::span<std::byte> destination,
@@ -35,10 +40,19 @@ class Remote {
     /// last one.
     std::shared_ptr<Operation> flush(int target, std::chrono::milliseconds timeout);
 
+    /// That rank has let go of the window; nothing is asked of it from now on.
+    void note_let_go(int rank);
+    bool was_let_go_by(int rank);
+    /// InvalidArgument that names the call, the window and its owner, which has let go of it.
+    [[noreturn]] void refuse(const char* name, int owner) const;
+
  private:
+    void check(const char* name, int target) const;
+
     const Messages messages_;
+    const std::string title_;
     std::mutex mutex_;  // from a request to the last message that belongs to it
-    std::vector<bool> unflushed_;
+    std::vector<bool> unflushed_, let_go_;
 };
 
 }  // namespace tutti::window

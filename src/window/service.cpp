@@ -18,9 +18,11 @@ constexpr std::byte done{1};                    // the answer to a flush
 
 }  // namespace
 
-Service::Service(std::shared_ptr<Group> group, std::shared_ptr<const Memory> memory, std::uint32_t number)
+Service::Service(std::shared_ptr<Group> group, std::shared_ptr<const Memory> memory, std::shared_ptr<Remote> remote,
+                 std::uint32_t number)
     : group_(std::move(group)),
       memory_(std::move(memory)),
+      remote_(std::move(remote)),
       messages_(*group_, number),
       sources_(static_cast<std::size_t>(group_->size())) {}
 
@@ -29,6 +31,43 @@ void Service::end() noexcept {
         group_->submit(messages_.send(name, group_->rank(), {.kind = Request::Kind::end}, Messages::no_limit), true);
     } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): the group has ended, and with it the receive
     }
+}
+
+void Service::let_go() noexcept {
+    try {
+        std::vector<int> unaware;
+        {
+            const MutexLock lock(mutex_);
+            let_go_ = true;
+            for (int rank = 0; rank < group_->size(); ++rank) {
+                if (rank != group_->rank() && !memory_->is_mapped(rank) && !remote_->was_let_go_by(rank))
+                    unaware.push_back(rank);
+            }
+            unaware_ = {unaware.begin(), unaware.end()};
+        }
+        for (const int rank : unaware) tell(rank, Request::Kind::let_go);
+        if (unaware.empty()) end();
+    } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): the group has ended, and with it the receive
+    }
+}
+
+// A rank that has left does not hear it.
+void Service::tell(int rank, Request::Kind kind) const {
+    group_->submit(messages_.send(name, rank, {.kind = kind}, Messages::no_limit), true);
+}
+
+// False: there will be no more requests.
+bool Service::take_news(Request::Kind kind, int source) {
+    bool answers = false;
+    {
+        const MutexLock lock(mutex_);
+        unaware_.erase(source);
+        answers = kind == Request::Kind::let_go && !let_go_;
+        if (let_go_ && unaware_.empty()) return false;
+    }
+    if (kind == Request::Kind::let_go) remote_->note_let_go(source);
+    if (answers) tell(source, Request::Kind::heard);
+    return true;
 }
 
 // Called where the group may have ended, by which all that is under way ends, too.
@@ -53,6 +92,8 @@ bool Service::take(const Operation& receive) {
     const Request request = incoming_;
     const int source = group_->ranks().rank_of(receive.transfer.peer);
     if (request.kind == Request::Kind::end && source == group_->rank()) return false;
+    if (request.kind == Request::Kind::let_go || request.kind == Request::Kind::heard)
+        return take_news(request.kind, source);
     if (!fits(request)) {
         group_->abort(fmt::format("rank {} asked rank {} for {} bytes at {} of a window of {} bytes with {} signals",
                                   source, group_->rank(), request.bytes, request.offset, memory_->byte_count(),
@@ -109,7 +150,9 @@ std::shared_ptr<Operation> Service::first_step(const Request& request, int sourc
             return messages_.send(name, source, WindowMessage::answer, elements, Messages::no_limit);
         case Request::Kind::flush:
             return messages_.send(name, source, WindowMessage::answer, {&done, 1}, Messages::no_limit);
-        case Request::Kind::end: break;
+        case Request::Kind::end:
+        case Request::Kind::let_go:
+        case Request::Kind::heard: break;
     }
     return nullptr;
 }
@@ -118,7 +161,7 @@ void Service::finish(const Request& request) const {
     if (request.kind != Request::Kind::put) return;
     if (request.is_whole() && request.bytes > 0)
         std::memcpy(memory_->elements(group_->rank()) + request.offset, request.payload.data(), request.bytes);
-    if (request.value != 0) memory_->raise(group_->rank(), static_cast<int>(request.signal), request.value);
+    if (request.value != 0) (void)memory_->raise(group_->rank(), static_cast<int>(request.signal), request.value);
 }
 
 bool Service::fits(const Request& request) const noexcept {

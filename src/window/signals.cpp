@@ -72,6 +72,7 @@ void wait_for(Group& group, const Memory& memory, Wanted wanted, const Deadline&
     bool was_alone = false;
     while (!wait.is_over()) {
         if (const auto failure = failure_of(group)) retell(failure, wait.subject(), wait.context());
+        memory.check_overflow("Window.wait_signal", wanted.signal);
         // A signal of a rank that has left may have come since the look before.
         if (was_alone) {
             throw PeerLost(fmt::format("{}: all other ranks have left the group", wait.subject()), wait.context());
@@ -97,7 +98,13 @@ void take_what_has_come(Group& group) {
     flight.progress();
 }
 
+// Copies of memory leave nothing in flight whose waits would take the news of a death.
 void check_sound(Group& group, const char* name) {
+    if (group.world().verdicts().health().has_news()) {
+        detail::Flight& flight = group.world().flight();
+        const detail::Flight::Guard guard(flight);
+        flight.progress();
+    }
     if (const auto failure = failure_of(group)) group.inquest().refuse(name, failure);
 }
 

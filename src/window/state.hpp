@@ -25,15 +25,19 @@ class WindowState {
     Group& group() const noexcept { return *group_; }
     const std::shared_ptr<Group>& shared_group() const noexcept { return group_; }
     const window::Memory& memory() const noexcept { return *memory_; }
-    window::Remote& remote() noexcept { return remote_; }
+    window::Remote& remote() const noexcept { return *remote_; }
+    bool was_let_go_by(int rank) const {
+        return memory_->is_mapped(rank) ? memory_->was_let_go_by(rank) : remote_->was_let_go_by(rank);
+    }
     bool is_closed() const noexcept { return closed_.load(std::memory_order_acquire); }
     /// Serves other hosts no more. True: this call has closed it.
-    bool close() noexcept;
+    enum class End { by_all, by_this_rank_alone };
+    bool close(End end) noexcept;
 
  private:
     const std::shared_ptr<Group> group_;
     const std::shared_ptr<const window::Memory> memory_;
-    window::Remote remote_;
+    const std::shared_ptr<window::Remote> remote_;
     std::shared_ptr<window::Service> service_;  // null: all ranks map the memory
     std::atomic<bool> closed_{false};
 };

@@ -91,6 +91,11 @@ void check_target(const char* name, const WindowState& state, int target) {
         refuse("{}: target {}: expected a rank of the group, 0 to {}", name, target, size - 1);
 }
 
+void check_kept(const char* name, const WindowState& state, int target) {
+    if (state.was_let_go_by(target)) [[unlikely]]
+        state.remote().refuse(name, target);
+}
+
 void check_signal(const char* name, const WindowState& state, int signal) {
     const int count = state.memory().signal_count();
     if (signal >= 0 && signal < count) return;
@@ -116,6 +121,7 @@ void check(const Access& access) {
     }
     api::check_timeout(name, access.timeout);
     window::check_sound(access.state.group(), name);
+    check_kept(name, access.state, access.target);
 }
 
 /// An operation that was over when it began.
@@ -137,8 +143,10 @@ std::shared_ptr<Operation> put_to(const Access& access) {
     check(access);
     if (access.is_mapped()) {
         copy_bytes(access.there(), access.tensor.data(), access.tensor.byte_count());
-        if (access.raise.value != 0)
-            access.state.memory().raise(access.target, access.raise.signal, access.raise.value);
+        const auto& [signal, value] = access.raise;
+        if (value != 0 && !access.state.memory().raise(access.target, signal, value))
+            refuse("{}: value {}: it would raise signal {} of rank {}, which is {}, beyond 2^64 - 1", access.name,
+                   value, signal, access.target, access.state.memory().value_of(access.target, signal));
         return nullptr;
     }
     return access.state.remote().put(access.name, access.target, access.offset_bytes(),
@@ -168,7 +176,8 @@ void wait_for(const std::shared_ptr<Operation>& operation) {
     if (operation) operation->group->world().wait_for_call(*operation);
 }
 
-void flush_all(WindowState& state, const Deadline& deadline) {
+void flush_all(const char* name, const WindowState& state, const Deadline& deadline) {
+    for (int rank = 0; rank < state.group().size(); ++rank) check_kept(name, state, rank);
     std::vector<std::shared_ptr<Operation>> answers;
     for (int rank = 0; rank < state.group().size(); ++rank) {
         if (!state.memory().is_mapped(rank)) answers.push_back(state.remote().flush(rank, deadline.timeout()));
@@ -177,8 +186,8 @@ void flush_all(WindowState& state, const Deadline& deadline) {
 }
 
 // The other ranks of the host acquire the words of the barrier, and with them see all that this one wrote before it.
-void fence_by(WindowState& state, const Deadline& deadline) {
-    flush_all(state, deadline);
+void fence_by(const char* name, const WindowState& state, const Deadline& deadline) {
+    flush_all(name, state, deadline);
     // Not the public call, which a coalescing scope of this thread would put off.
     state.group().run(api::prepare(api::describe::barrier,
                                    {.group = ProcessGroup(state.shared_group()), .timeout = deadline.timeout()}));
@@ -308,6 +317,7 @@ void Window::wait_signal(int signal, std::uint64_t at_least, milliseconds timeou
     WindowState& state = checked("Window.wait_signal");
     check_signal("Window.wait_signal", state, signal);
     api::check_timeout("Window.wait_signal", timeout);
+    state.memory().check_overflow("Window.wait_signal", signal);
     if (state.memory().value_of(state.group().rank(), signal) >= at_least) return;
     const record::PublicCall public_call("Window.wait_signal");
     window::wait_for(state.group(), state.memory(), {signal, at_least},
@@ -318,6 +328,7 @@ std::uint64_t Window::read_signal(int signal) const {
     const WindowState& state = checked("Window.read_signal");
     check_signal("Window.read_signal", state, signal);
     window::take_what_has_come(state.group());
+    state.memory().check_overflow("Window.read_signal", signal);
     return state.memory().value_of(state.group().rank(), signal);
 }
 
@@ -326,19 +337,20 @@ void Window::flush(int target, milliseconds timeout) const {
     check_target("Window.flush", state, target);
     const record::PublicCall public_call("Window.flush");
     const Deadline deadline = deadline_of("Window.flush", state, timeout);
+    check_kept("Window.flush", state, target);
     if (!state.memory().is_mapped(target)) wait_for(state.remote().flush(target, deadline.timeout()));
 }
 
 void Window::flush(milliseconds timeout) const {
     WindowState& state = checked("Window.flush");
     const record::PublicCall public_call("Window.flush");
-    flush_all(state, deadline_of("Window.flush", state, timeout));
+    flush_all("Window.flush", state, deadline_of("Window.flush", state, timeout));
 }
 
 void Window::fence(milliseconds timeout) const {
     WindowState& state = checked("Window.fence");
     const record::PublicCall public_call("Window.fence");
-    fence_by(state, deadline_of("Window.fence", state, timeout));
+    fence_by("Window.fence", state, deadline_of("Window.fence", state, timeout));
 }
 
 void Window::close(milliseconds timeout) const {
@@ -348,12 +360,12 @@ void Window::close(milliseconds timeout) const {
     api::check_timeout("Window.close", timeout);
     const std::shared_ptr<WindowState> state = state_;
     try {
-        fence_by(*state, deadline_of("Window.close", *state, timeout));
+        fence_by("Window.close", *state, deadline_of("Window.close", *state, timeout));
     } catch (...) {
-        state->close();
+        state->close(WindowState::End::by_this_rank_alone);
         throw;
     }
-    state->close();
+    state->close(WindowState::End::by_all);
 }
 
 }  // namespace tutti

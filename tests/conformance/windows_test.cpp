@@ -1,14 +1,17 @@
 // Windows: puts, gets and signals of real ranks against a model; the order that signals make; errors of bad arguments.
 #include "conformance/world.hpp"
+#include "support/message_of.hpp"
 
 #include <tutti/window.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -387,6 +390,86 @@ TEST_P(Windows, a_window_that_is_dropped_leaves_its_group_as_it_was) {
         std::vector<float> sum{1.0F};
         all_reduce(sum, {.group = g});
         EXPECT_EQ(sum[0], 2.0F);
+    });
+}
+
+TEST_P(Windows, a_window_that_one_rank_lets_go_of_is_refused_by_name_and_its_group_goes_on) {
+    run_ranks(3, GetParam(), [&](const ProcessGroup& g) {
+        Window window(float32, {100}, {.signals = 2, .group = g});
+        const Window kept(float32, {10}, {.group = g});
+        std::vector<float> values(100, 1.0F);
+        if (g.rank() != 1) window.put(values, 1);
+        barrier({.group = g});
+        if (g.rank() == 1) {
+            window = {};
+        } else {
+            const auto refused = [&](const std::string& name, auto&& call) {
+                // Calls that come before the news are carried out.
+                for (int turn = 0; turn < 5000; ++turn) {
+                    try {
+                        call();
+                    } catch (const InvalidArgument& error) {
+                        EXPECT_EQ(error.context().peer, 1);
+                        const std::string expected =
+                            name + ": rank 1 has let go of the window of float32 [100] with 2 signals";
+                        EXPECT_EQ(std::string(error.what()).find(expected), 0U) << error.what();
+                        return;
+                    }
+                    std::this_thread::sleep_for(milliseconds(1));
+                }
+                ADD_FAILURE() << name << " was not refused";
+            };
+            refused("Window.put", [&] { window.put(values, 1); });
+            refused("Window.get", [&] { window.get(values, 1); });
+            refused("Window.iput_signal", [&] { window.iput_signal(values, 1, {.signal = 1}).wait(); });
+            refused("Window.flush", [&] { window.flush(1); });
+            refused("Window.fence", [&] { window.fence(); });
+            const int other = 2 - g.rank();
+            window.put_signal(values, other);  // the two go on between themselves
+            window.wait_signal(0, 1);
+            EXPECT_THROW(window.close(), InvalidArgument);  // of rank 1, or of the other one, which came first
+        }
+        kept.signal(right_of(g), 0);
+        kept.wait_signal(0, 1);
+        std::vector<float> sum{1.0F};
+        all_reduce(sum, {.group = g});
+        EXPECT_EQ(sum[0], 3.0F);
+    });
+}
+
+TEST_P(Windows, a_signal_does_not_pass_its_end) {
+    run_ranks(2, GetParam(), [&](const ProcessGroup& g) {
+        const Window window(float32, {10}, {.signals = 2, .group = g});
+        constexpr std::uint64_t end = std::numeric_limits<std::uint64_t>::max();
+        if (g.rank() == 0) {
+            window.signal(1, 1, end - 1);
+            window.signal(1, 1);
+        }
+        window.fence();
+        if (g.rank() == 1) {
+            EXPECT_EQ(window.read_signal(1), end);
+            window.wait_signal(1, end);
+        }
+        window.fence();
+        const bool mapped = window.is_mapped(1 - g.rank());
+        if (g.rank() == 0) {
+            const auto raise = [&] { window.signal(1, 1, 2); };
+            if (mapped)
+                EXPECT_NE(message_of<InvalidArgument>(raise).find("value 2: it would raise signal 1 of rank 1"),
+                          std::string::npos);
+            else
+                raise();  // the message is under way when the call returns
+        }
+        window.fence();
+        if (g.rank() == 1) {
+            const std::string beyond =
+                "signal 1 of rank 1 is 18446744073709551615, and a rank tried to raise it beyond";
+            EXPECT_NE(message_of<InvalidArgument>([&] { (void)window.read_signal(1); }).find(beyond),
+                      std::string::npos);
+            EXPECT_NE(message_of<InvalidArgument>([&] { window.wait_signal(1, 5); }).find(beyond), std::string::npos);
+            EXPECT_EQ(window.read_signal(0), 0U);
+        }
+        window.close();
     });
 }
 

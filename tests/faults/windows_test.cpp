@@ -1,9 +1,12 @@
 // Windows whose ranks die, stop, leave or are interrupted while others wait for their signals or for their memory.
 #include "faults/job.hpp"
 #include "faults/leftovers.hpp"
+#include "support/patience.hpp"
 
 #include <tutti/interrupt.hpp>
 #include <tutti/window.hpp>
+
+#include <chrono>
 
 namespace tutti::test {
 namespace {
@@ -46,6 +49,38 @@ TEST_P(WindowFaults, a_death_ends_the_waits_for_a_signal_and_all_later_calls) {
     }
     EXPECT_EQ(waits, 2);
     for (const int rank : {0, 2}) EXPECT_EQ(job.wait(rank), 0) << "the destructors wait for nobody";
+}
+
+// Copies inside a host wait for nobody: they have to look for the news by themselves.
+TEST_P(WindowFaults, calls_that_wait_for_nobody_notice_a_death) {
+    Job job(3, [](const RankProcess& me) {
+        const ProcessGroup g = me.join(GetParam());
+        const Window window(float32, {1000}, {.group = g});
+        barrier({.group = g});
+        me.report("running");
+        if (me.rank() == 1) std::this_thread::sleep_for(20s);
+        std::vector<float> values(1000);
+        me.report_end_of([&] {
+            for (;;) {
+                if (me.rank() == 0) window.put_signal(values, 1, {.signal = 1});
+                if (me.rank() == 2) window.get(values, 1);
+                window.flush(1);
+            }
+        });
+        me.report_end_of([&] { window.signal(2 - me.rank(), 3); });
+    });
+    ASSERT_EQ(job.collect(3).size(), 3U);
+    std::this_thread::sleep_for(150ms);
+    const auto begin = std::chrono::steady_clock::now();
+    job.signal(1, SIGKILL);
+    const auto reports = job.collect(4, 5s);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, patience(3s));
+    ASSERT_EQ(reports.size(), 4U) << "both survivors raise, twice";
+    for (const Report& r : reports) {
+        EXPECT_EQ(r.code, static_cast<int>(ErrorCode::peer_lost)) << r.text;
+        EXPECT_EQ(r.peer, 1) << r.text;
+    }
+    for (const int rank : {0, 2}) EXPECT_EQ(job.wait(rank), 0);
 }
 
 TEST_P(WindowFaults, an_abort_and_an_interrupt_end_a_wait) {
