@@ -1,11 +1,15 @@
 // One rank of windows_test.sh: a window between ranks of which some share memory and some do not. Every rank writes to
-// every other one, long and short, and signals; all see what was written. Usage: windows [silent]
-// silent: rank 0 says "waiting", and waits for a signal that nobody sends.
+// every other one, long and short, and signals; all see what was written. Usage: windows [silent | let_go]
+// silent: rank 0 says "waiting", and waits for a signal that nobody sends. let_go: the ranks but the first let go of
+// the window one after the other, and those that are left hear of it.
 #include <tutti/tutti.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -54,13 +58,41 @@ bool exchange(const tutti::Window& window, int rank, int n) {
     return good;
 }
 
+// Of a window whose `owner` lets go of it: calls succeed until the news has come.
+bool is_refused(const tutti::Window& window, int owner) {
+    const std::string expected = "Window.put: rank " + std::to_string(owner) + " has let go of the window of int32";
+    for (int turn = 0; turn < 10'000; ++turn) {
+        try {
+            window.put(std::vector<std::int32_t>(length), owner);
+            window.flush(owner);
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        } catch (const tutti::InvalidArgument& error) {
+            return std::string(error.what()).find(expected) == 0 ||
+                   std::string(error.what()).find("Window.flush: rank " + std::to_string(owner)) == 0;
+        }
+    }
+    return false;
+}
+
+bool let_go(tutti::Window& window, int rank, int n) {
+    bool good = true;
+    for (int owner = n - 1; owner > 0; --owner) {
+        if (rank == owner) window = {};
+        if (rank < owner) good = good && is_refused(window, owner);
+        tutti::barrier();
+    }
+    std::vector<int> sum{1};
+    tutti::all_reduce(sum);
+    return good && sum[0] == n;
+}
+
 }  // namespace
 
 int main(int count, char** words) {
     try {
         tutti::init_process_group();
         const int rank = tutti::get_rank(), n = tutti::get_world_size();
-        const tutti::Window window(tutti::int32, {n, length}, {.signals = n});
+        tutti::Window window(tutti::int32, {n, length}, {.signals = n});
         int neighbours = 0;
         for (int other = 0; other < n; ++other) {
             if (other == rank || !window.is_mapped(other)) continue;
@@ -69,13 +101,17 @@ int main(int count, char** words) {
         }
         std::printf("rank %d of %d, neighbours: %d\n", rank, n, neighbours);
         std::fflush(stdout);
-        const bool good = exchange(window, rank, n);
+        bool good = exchange(window, rank, n);
+        if (count > 1 && std::strcmp(words[1], "let_go") == 0) {
+            good = let_go(window, rank, n) && good;
+            window = {};
+        }
         if (count > 1 && std::strcmp(words[1], "silent") == 0) {
             std::puts("waiting");
             std::fflush(stdout);
             window.wait_signal(0, rounds + 1);
         }
-        window.close();
+        if (window) window.close();
         tutti::destroy_process_group();
         return good ? 0 : 3;
     } catch (const tutti::DistError& error) {

@@ -42,6 +42,9 @@ expect sleepers "ranks that sleep at once are woken, by memory and by sockets" "
 TUTTI_TLS=on start tls "1 2 2"
 expect tls "the same with TLS between the hosts" "0 1 1"
 
+start let_go "1 2 2" let_go
+expect let_go "a window that ranks let go of is refused by name, by memory and by messages, and the group goes on" "0 1 1"
+
 # A rank on another host dies while all wait for a signal.
 start killed "1 1 2" silent
 for try in $(seq 100); do

@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import unittest
 
 from cli_case import TOUR, TUTTI, CliCase, main
 
@@ -246,6 +247,38 @@ class Status(CliCase):
         self.assertLess(time.monotonic() - began, 20)
         for each in idle:
             each.close()
+
+    def test_nobody_tells_the_token_to_whatever_has_the_port_of_a_rank(self):
+        with socket.socket() as thief:
+            thief.bind(("127.0.0.1", self.port + 2))
+            thief.listen()
+            thief.settimeout(0.2)
+            self.start(TUTTI_FAULTS="rank=1 op=all_reduce@1 stop=30s")
+            status = self.status_when(lambda status: self.waits_of_world(status))
+            self.assertIn(2, status["elsewhere"])
+            said = self.tutti("status", "--rank", 2, "--port", self.port, env={"TUTTI_JOB_SECRET": SECRET})
+            self.assertIn(f"nobody listens at 127.0.0.1:{self.port + 2}", said.stderr)
+            with self.assertRaises(TimeoutError):
+                thief.accept()
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root for a process of another user")
+    def test_a_process_of_another_user_does_not_get_the_token(self):
+        ready, told = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.setuid(12345)
+            thief = socket.socket(socket.AF_UNIX)
+            thief.bind(f"\0tutti-pages-{self.port}")
+            thief.listen()
+            os.write(told, b"x")
+            asker, _ = thief.accept()
+            os._exit(1 if asker.recv(1) else 0)
+        os.read(ready, 1)
+        said = self.tutti("status", "--port", self.port, env={"TUTTI_JOB_SECRET": SECRET})
+        self.assertIn(f"is of a process of user 12345, and this is user {os.geteuid()}", said.stderr)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        os.close(ready)
+        os.close(told)
 
     def test_what_cannot_be_is_said_and_keeps_no_job_from_running(self):
         with socket.socket() as taken:
