@@ -1,5 +1,6 @@
 #include "failure.hpp"
 
+#include "of_thread.hpp"
 #include "process_mutex.hpp"
 
 #include <tutti/error.hpp>
@@ -21,8 +22,9 @@ OfProcess& of_process() {
     static auto* const instance = new OfProcess;  // outlives threads that end after main()
     return *instance;
 }
-thread_local std::string last_of_thread;
-thread_local std::string shown_to_thread;
+struct Sentences {
+    std::string last, shown;
+};
 
 ncclResult_t code_of(ErrorCode code) {
     switch (code) {
@@ -71,21 +73,22 @@ Failure as_failure(const std::exception_ptr& error) {
 }
 
 ncclResult_t remember(const Failure& failure) {
-    last_of_thread = failure.sentence();
+    of_thread<Sentences>().last = failure.sentence();
     const std::lock_guard lock(of_process().mutex);
     of_process().last = failure.sentence();
     return failure.code();
 }
 
 const char* last_sentence() {
-    if (!last_of_thread.empty()) return shown(last_of_thread);
+    if (const std::string& last = of_thread<Sentences>().last; !last.empty()) return shown(last);
     const std::lock_guard lock(of_process().mutex);
     return shown(of_process().last);
 }
 
 const char* shown(const std::string& sentence) {
-    shown_to_thread = sentence;
-    return shown_to_thread.c_str();
+    std::string& shown = of_thread<Sentences>().shown;
+    shown = sentence;
+    return shown.c_str();
 }
 
 }  // namespace tutti::nccl_library

@@ -143,7 +143,7 @@ const Faults& faults() {
             }
         }
     };
-    static const Read read;
+    static const Read& read = *new Read;  // communicators may outlive static objects
     if (read.failure) throw *read.failure;
     return read.faults;
 }

@@ -2,6 +2,7 @@
 
 #include "background.hpp"
 #include "launch.hpp"
+#include "of_thread.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -12,8 +13,7 @@
 namespace tutti::nccl_library {
 
 GroupCall& GroupCall::of_this_thread() {
-    thread_local GroupCall group;
-    return group;
+    return of_thread<GroupCall>();
 }
 
 GroupCall::~GroupCall() {

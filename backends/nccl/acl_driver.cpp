@@ -200,7 +200,8 @@ std::shared_ptr<const Driver> load_acl() {
 }  // namespace
 
 std::shared_ptr<const Driver> open_acl_driver() {
-    static const std::shared_ptr<const Driver> driver = load_acl();  // an exception leaves the next call to try again
+    // Groups may outlive static objects. An exception leaves the next call to try again.
+    static const auto& driver = *new std::shared_ptr<const Driver>(load_acl());
     return driver;
 }
 

@@ -214,7 +214,8 @@ std::shared_ptr<const Driver> load_hip() {
 }  // namespace
 
 std::shared_ptr<const Driver> open_hip_driver() {
-    static const std::shared_ptr<const Driver> driver = load_hip();  // an exception leaves the next call to try again
+    // Groups may outlive static objects. An exception leaves the next call to try again.
+    static const auto& driver = *new std::shared_ptr<const Driver>(load_hip());
     return driver;
 }
 

@@ -13,7 +13,7 @@ constexpr std::size_t least_bytes = 4096;
 
 std::shared_ptr<PinnedMemory> PinnedMemory::of(const std::shared_ptr<const Driver>& driver) {
     static std::mutex mutex;
-    static std::map<const Driver*, std::weak_ptr<PinnedMemory>> all;
+    static auto& all = *new std::map<const Driver*, std::weak_ptr<PinnedMemory>>;  // groups may outlive static objects
     const std::lock_guard lock(mutex);
     std::erase_if(all, [](const auto& entry) { return entry.second.expired(); });
     std::weak_ptr<PinnedMemory>& known = all[driver.get()];

@@ -111,7 +111,8 @@ std::shared_ptr<const Driver> load_sycl() {
 }  // namespace
 
 std::shared_ptr<const Driver> open_sycl_driver() {
-    static const std::shared_ptr<const Driver> driver = load_sycl();  // an exception leaves the next call to try again
+    // Groups may outlive static objects. An exception leaves the next call to try again.
+    static const auto& driver = *new std::shared_ptr<const Driver>(load_sycl());
     return driver;
 }
 

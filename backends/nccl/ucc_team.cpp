@@ -68,13 +68,13 @@ ucc::Status library(ucc::Lib& lib) {
 
 // The driver of the memory's device; null: host memory, or no driver.
 std::shared_ptr<const Driver> driver_of(const void* memory, int& device) {
-    static const std::shared_ptr<const Driver> driver = [] {
+    static const auto& driver = *new std::shared_ptr<const Driver>([] {
         try {
             return open_cuda_driver();
         } catch (const std::exception&) {
             return std::shared_ptr<const Driver>();
         }
-    }();
+    }());
     device = driver ? driver->device_of(memory) : -1;
     return device < 0 ? nullptr : driver;
 }

@@ -87,7 +87,7 @@ class ExecutableObject {
 
     /// The object whose memory the view is: one that was bound, or a new array over a part of one.
     static nb::object object_at(const TensorView& view) {
-        static const std::vector<Bound> none;
+        static const auto& none = *new std::vector<Bound>;
         for (const Bound& bound : of_this_thread_ == nullptr ? none : of_this_thread_->bound_) {
             const TensorView& whole = bound.array.view();
             const auto* begin = static_cast<const std::byte*>(whole.data());

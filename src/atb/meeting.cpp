@@ -178,7 +178,7 @@ class Been {
         return instance;
     }
     static std::set<std::pair<std::uint64_t, int>>& all() {
-        static std::set<std::pair<std::uint64_t, int>> instance;
+        static auto& instance = *new std::set<std::pair<std::uint64_t, int>>;
         return instance;
     }
 };

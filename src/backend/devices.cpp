@@ -60,7 +60,7 @@ std::vector<Device::Type> devices_of_machine(const fs::path& root) {
 }
 
 const std::vector<Device::Type>& devices_of_machine() {
-    static const std::vector<Device::Type> found = devices_of_machine("/");
+    static const auto& found = *new const std::vector(devices_of_machine("/"));  // groups may outlive static objects
     return found;
 }
 

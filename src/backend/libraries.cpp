@@ -56,7 +56,7 @@ class Reports {
     std::map<std::string, Report> by_name_;
 };
 Reports& reports() {
-    static Reports all;
+    static Reports& all = *new Reports;
     return all;
 }
 

@@ -34,7 +34,7 @@ struct Entry {
 class Registry {
  public:
     static Registry& instance() {
-        static Registry registry;
+        static Registry& registry = *new Registry;  // groups may outlive static objects
         return registry;
     }
     void add(const std::string& name, Entry entry) {

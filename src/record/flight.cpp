@@ -8,10 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
 #include <numeric>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 namespace tutti::record {
@@ -50,25 +52,27 @@ What what_of(std::string_view text, bool message) {
 }
 
 // As PyTorch spells them.
-std::string torch_name(const std::string& dtype) {
-    static const std::map<std::string, std::string> names{{"bool", "Bool"},
-                                                          {"uint8", "Byte"},
-                                                          {"int8", "Char"},
-                                                          {"int16", "Short"},
-                                                          {"int32", "Int"},
-                                                          {"int64", "Long"},
-                                                          {"uint16", "UInt16"},
-                                                          {"uint32", "UInt32"},
-                                                          {"uint64", "UInt64"},
-                                                          {"float16", "Half"},
-                                                          {"bfloat16", "BFloat16"},
-                                                          {"float32", "Float"},
-                                                          {"float64", "Double"},
-                                                          {"complex64", "ComplexFloat"},
-                                                          {"complex128", "ComplexDouble"},
-                                                          {"float8_e4m3fn", "Float8_e4m3fn"},
-                                                          {"float8_e5m2", "Float8_e5m2"}};
-    const auto found = names.find(dtype);
+std::string_view torch_name(std::string_view dtype) {
+    constexpr auto names = std::to_array<std::pair<std::string_view, std::string_view>>({
+        {"bool", "Bool"},
+        {"uint8", "Byte"},
+        {"int8", "Char"},
+        {"int16", "Short"},
+        {"int32", "Int"},
+        {"int64", "Long"},
+        {"uint16", "UInt16"},
+        {"uint32", "UInt32"},
+        {"uint64", "UInt64"},
+        {"float16", "Half"},
+        {"bfloat16", "BFloat16"},
+        {"float32", "Float"},
+        {"float64", "Double"},
+        {"complex64", "ComplexFloat"},
+        {"complex128", "ComplexDouble"},
+        {"float8_e4m3fn", "Float8_e4m3fn"},
+        {"float8_e5m2", "Float8_e5m2"},
+    });
+    const auto found = std::ranges::find(names, dtype, &std::pair<std::string_view, std::string_view>::first);
     return found == names.end() ? dtype : found->second;
 }
 

@@ -118,7 +118,7 @@ class Address {
         return instance;
     }
     static std::set<Key>& joined() {
-        static std::set<Key> instance;
+        static auto& instance = *new std::set<Key>;
         return instance;
     }
     Key key_;

@@ -77,7 +77,7 @@ void read_slots(Line& line, Head& head) {
 
 using HeadLines = std::map<std::string_view, void (*)(Line&, Head&)>;
 const HeadLines& head_lines() {
-    static const HeadLines lines{
+    static const HeadLines& lines = *new HeadLines{
         {"algorithm", [](Line& l, Head& h) { h.algorithm = read_algorithm(l); }},
         {"collective", read_collective},
         {"ranks", read_ranks},
@@ -115,7 +115,7 @@ void read_scratch(Line& line, Reading& r) {
 // The lines between "rank" and the next rank: those of the kinds, and those that are no step.
 using StepLines = std::map<std::string_view, void (*)(Line&, Reading&)>;
 const StepLines& step_lines() {
-    static const StepLines lines = [] {
+    static const StepLines& lines = *new StepLines([] {
         StepLines all{
             {"turn_group", [](Line&, Reading& r) { r.flags.turn_group = true; }},
             {"in_slots", [](Line&, Reading& r) { r.flags.in_slots = true; }},
@@ -130,7 +130,7 @@ const StepLines& step_lines() {
             for (const LineRule& line : kind->lines) all.emplace(line.name, line.read);
         }
         return all;
-    }();
+    }());
     return lines;
 }
 

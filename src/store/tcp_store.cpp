@@ -192,7 +192,7 @@ struct Tenants {
 };
 
 Tenants& tenants() {
-    static Tenants instance;
+    static Tenants& instance = *new Tenants;  // stores may outlive static objects
     return instance;
 }
 

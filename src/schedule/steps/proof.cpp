@@ -70,10 +70,10 @@ Type Proof::type_of(const At& at, const Chunk& chunk) const {
 
 // A rank that names another one's buffer may name a row that it does not have.
 Values& Proof::values_of_buffer(Rank owner, Buffer buffer) {
-    static thread_local Values none;
-    none.clear();
     auto& buffers = state(owner).buffers;
-    return row(buffer) < buffers.size() ? buffers[row(buffer)] : none;
+    if (row(buffer) < buffers.size()) return buffers[row(buffer)];
+    none_.clear();
+    return none_;
 }
 
 Values Proof::load(const At& at, Rank owner, const Chunk& chunk) {

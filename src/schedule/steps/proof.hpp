@@ -96,6 +96,7 @@ class Proof {
     Budget& budget_;
     Rank withheld_ = -1;
     std::vector<State> states_;
+    Values none_;  ///< in the place of a buffer that a rank does not have
     std::vector<std::string> faults_;
 };
 
