@@ -11,6 +11,7 @@
 #include <tutti/export.hpp>
 #include <tutti/process_group.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -76,5 +77,10 @@ class TUTTI_API CallSiteScope {
  private:
     const void* outer_;
 };
+
+/// For bindings to other languages: the pages of a process (TUTTI_STATUS_PORT) show the stacks of its threads, and what
+/// `source` returns before them: the stacks in the other language, as lines of text. A thread of the library calls it;
+/// it must return within `limit`, whatever the program does meanwhile, and must not throw.
+TUTTI_API void set_stack_source(std::function<std::string(std::chrono::milliseconds limit)> source);
 
 }  // namespace tutti

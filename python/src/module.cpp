@@ -45,4 +45,5 @@ NB_MODULE(_core, m) {
     bind_atb(m);
     bind_graph(m);
     bind_backends(m);
+    bind_stacks();
 }

@@ -18,5 +18,7 @@ void bind_mesh(nanobind::module_& m);
 void bind_atb(nanobind::module_& m);
 void bind_graph(nanobind::module_& m);
 void bind_graph_values(nanobind::module_& m);
+/// Python's part of the stacks on the pages.
+void bind_stacks();
 
 }  // namespace tutti::python

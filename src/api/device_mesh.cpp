@@ -2,6 +2,7 @@
 #include <tutti/device_mesh.hpp>
 
 #include "api/mesh_state.hpp"
+#include "record/call_site.hpp"
 
 #include <tutti/error.hpp>
 
@@ -105,9 +106,11 @@ int DeviceMesh::get_rank() const {
 // ---- Groups
 
 ProcessGroup DeviceMesh::get_group(MeshDim dim) const {
+    const record::CallSite site;
     return state_->group(axis("DeviceMesh.get_group", dim));
 }
 std::vector<ProcessGroup> DeviceMesh::get_all_groups() const {
+    const record::CallSite site;
     std::vector<ProcessGroup> groups;
     for (const std::size_t axis : axes_) groups.push_back(state_->group(axis));
     return groups;

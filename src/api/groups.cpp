@@ -7,6 +7,7 @@
 #include "core/settings.hpp"
 #include "group/group.hpp"
 #include "group/meeting.hpp"
+#include "record/call_site.hpp"
 
 #include <tutti/error.hpp>
 
@@ -114,7 +115,7 @@ std::shared_ptr<Group> all_of(const World& world) {
 // The same members may make several groups: they number them alike.
 std::uint64_t next_number(const World& world, const Ranks& ranks) {
     static std::mutex mutex;
-    static std::map<std::pair<std::pair<std::uint64_t, int>, Ranks>, std::uint64_t> numbers;
+    static auto& numbers = *new std::map<std::pair<std::pair<std::uint64_t, int>, Ranks>, std::uint64_t>;
     const std::lock_guard lock(mutex);
     return numbers[{{world.id(), world.rank()}, ranks}]++;
 }
@@ -138,6 +139,7 @@ ProcessGroup own_of(const std::vector<ProcessGroup>& groups) {
 }  // namespace
 
 std::vector<ProcessGroup> new_groups(std::vector<Ranks> lists, const NewGroupOptions& o) {
+    const record::CallSite site;
     check(o);
     const std::shared_ptr<World> world = world_of(o);
     std::uint64_t bytes = 0;
@@ -163,6 +165,7 @@ std::vector<ProcessGroup> new_groups(std::vector<Ranks> lists, const NewGroupOpt
 }
 
 ProcessGroup new_group(Ranks ranks, const NewGroupOptions& o) {
+    const record::CallSite site;
     if (!o.use_local_synchronization) return new_groups({std::move(ranks)}, o).front();
     check(o);
     const std::shared_ptr<World> world = world_of(o);
@@ -171,6 +174,7 @@ ProcessGroup new_group(Ranks ranks, const NewGroupOptions& o) {
 }
 
 ProcessGroup new_group(const NewGroupOptions& o) {
+    const record::CallSite site;
     const std::shared_ptr<World> world = world_of(o);
     Ranks all;
     for (int r = 0; r < world->size(); ++r) all.push_back(r);
@@ -178,6 +182,7 @@ ProcessGroup new_group(const NewGroupOptions& o) {
 }
 
 std::pair<ProcessGroup, std::vector<ProcessGroup>> new_subgroups(int group_size, const NewGroupOptions& o) {
+    const record::CallSite site;
     const int size = world_of(o)->size();
     if (group_size < 1 || size % group_size != 0) {
         throw InvalidArgument(fmt::format("new_subgroups: group_size {}: expected a divisor of {}, the number of ranks",
@@ -190,6 +195,7 @@ std::pair<ProcessGroup, std::vector<ProcessGroup>> new_subgroups(int group_size,
 
 std::pair<ProcessGroup, std::vector<ProcessGroup>> new_subgroups_by_enumeration(std::vector<Ranks> lists,
                                                                                 const NewGroupOptions& o) {
+    const record::CallSite site;
     Ranks all;
     for (const Ranks& ranks : lists) all.insert(all.end(), ranks.begin(), ranks.end());
     std::ranges::sort(all);
@@ -202,6 +208,7 @@ std::pair<ProcessGroup, std::vector<ProcessGroup>> new_subgroups_by_enumeration(
 }
 
 ProcessGroup ProcessGroup::split(const SplitOptions& o) const {
+    const record::CallSite site;
     if (o.timeout && *o.timeout <= milliseconds::zero()) {
         throw InvalidArgument(
             fmt::format("ProcessGroup.split: timeout {} ms: expected more than zero", o.timeout->count()));

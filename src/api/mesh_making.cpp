@@ -4,6 +4,7 @@
 #include "api/mesh_state.hpp"
 #include "core/hash.hpp"
 #include "core/per_thread.hpp"
+#include "record/call_site.hpp"
 
 #include <tutti/device_mesh.hpp>
 #include <tutti/error.hpp>
@@ -124,6 +125,7 @@ std::shared_ptr<MeshState> checked_state(const char* operation, const std::share
 
 DeviceMesh::DeviceMesh(std::string_view device_type, const RankArray& mesh, const MeshOptions& o)
     : axes_(all_dims(mesh.shape().size())) {
+    const record::CallSite site;
     check_layout("DeviceMesh", device_type, mesh, o.dim_names);
     const std::shared_ptr<World> world = world_of("DeviceMesh", o);
     if (const auto all = world->groups().find(0)) throw_if("DeviceMesh", fault_of_backends(device_type, *all));
@@ -131,6 +133,7 @@ DeviceMesh::DeviceMesh(std::string_view device_type, const RankArray& mesh, cons
 }
 
 DeviceMesh init_device_mesh(std::string_view device_type, const std::vector<int>& shape, const MeshOptions& o) {
+    const record::CallSite site;
     constexpr const char* operation = "init_device_mesh";
     std::string fault =
         first_of(fault_of_device(device_type), fault_of_shape(shape), fault_of_names(o.dim_names, shape.size()));
@@ -191,6 +194,7 @@ void check_groups(const std::vector<ProcessGroup>& groups, const MeshState& stat
 }  // namespace
 
 DeviceMesh DeviceMesh::from_group(const ProcessGroup& group, std::string_view device_type, const FromGroupOptions& o) {
+    const record::CallSite site;
     if (!group && !group.is_non_member())
         throw InvalidArgument("DeviceMesh.from_group: group is empty: expected a group");
     if (!group && !o.mesh) {
@@ -209,6 +213,7 @@ DeviceMesh DeviceMesh::from_group(const ProcessGroup& group, std::string_view de
 DeviceMesh DeviceMesh::from_group(const std::vector<ProcessGroup>& groups, std::string_view device_type,
                                   const FromGroupOptions& o) {
     constexpr const char* operation = "DeviceMesh.from_group";
+    const record::CallSite site;
     throw_if(operation, groups.empty() ? "groups is empty: expected at least one group" : "");
     for (const ProcessGroup& group : groups)
         throw_if(operation, group || group.is_non_member() ? "" : "groups has an empty handle: expected groups");

@@ -6,6 +6,7 @@
 #include "core/per_thread.hpp"
 #include "group/group.hpp"
 #include "group/worlds.hpp"
+#include "record/call_site.hpp"
 #include "rendezvous/rendezvous.hpp"
 
 #include <tutti/distributed.hpp>
@@ -27,8 +28,17 @@ struct Default {
     std::atomic<std::uint64_t> changes{0};  // of `group`: the group that a thread remembers holds until the next
 };
 Default& state() {
-    static Default instance;
+    static Default& instance = *new Default;  // programs call in destructors of their static objects, too
     return instance;
+}
+
+// The default group that a program leaves ends behind the worlds (worlds::leave_at_exit): so this is called before
+// there is one.
+[[gnu::noinline]] void end_at_exit() {
+    struct End {
+        ~End() { state().group = {}; }
+    };
+    static const End once;
 }
 
 // A thread's memory of the default group. It keeps a group that another thread has replaced until this thread's next
@@ -143,6 +153,8 @@ void count_world() {
 }  // namespace
 
 void init_process_group(const InitOptions& options) {
+    const record::CallSite site;
+    end_at_exit();
     if (is_initialized()) {
         throw InvalidArgument("init_process_group: there is a default group already; call destroy_process_group first");
     }
@@ -210,6 +222,7 @@ ProcessGroup default_group() {
     return state().group;
 }
 void set_default_group(ProcessGroup group) {
+    end_at_exit();
     ProcessGroup old;  // goes after the lock, as does the group that this thread remembers
     Remembered& remembered = PerThread<Remembered>::get();
     const std::shared_ptr<detail::Group> forgotten = std::move(remembered.group);

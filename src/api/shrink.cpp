@@ -1,6 +1,7 @@
 // ProcessGroup::shrink: the survivors of a group go on.
 #include "api/arguments.hpp"
 #include "group/survivors.hpp"
+#include "record/call_site.hpp"
 
 #include <tutti/error.hpp>
 
@@ -34,6 +35,7 @@ void check(const ShrinkOptions& o) {
 }  // namespace
 
 ProcessGroup ProcessGroup::shrink(const ShrinkOptions& o) const {
+    const record::CallSite site;
     check(o);
     if (!*this) throw InvalidArgument("shrink: this rank has no such group: expected a group that it is in");
     const detail::Group& old = *group_;

@@ -4,6 +4,7 @@
 #include "api/arguments.hpp"
 #include "record/keeper.hpp"
 #include "record/public_call.hpp"
+#include "record/stacks.hpp"
 
 #include <utility>
 
@@ -46,6 +47,10 @@ CallSiteScope::CallSiteScope(const char* place) noexcept : outer_(record::given_
 }
 CallSiteScope::~CallSiteScope() {
     record::given_call_site = outer_;
+}
+
+void set_stack_source(std::function<std::string(std::chrono::milliseconds limit)> source) {
+    record::set_stack_source(std::move(source));
 }
 
 }  // namespace tutti

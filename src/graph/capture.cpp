@@ -5,11 +5,13 @@
 #include "graph/value.hpp"
 #include "group/channel.hpp"
 #include "record/call_site.hpp"
+#include "record/source_lines.hpp"
 #include "tensor/host_read.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <thread>
 #include <utility>
@@ -61,7 +63,8 @@ class Scope final : public api::CallRecorder {
         before_host_read = [](const ConstTensorView& tensor, const char* reader, const void* site) {
             if (record::current_call_site != nullptr) site = record::current_call_site;
             if (of_this_thread() != nullptr)
-                of_this_thread()->check_read(tensor, reader, record::describe_call_site(site));
+                of_this_thread()->check_read(tensor, reader,
+                                             record::describe_call_site(site, &of_this_thread()->lines_));
         };
     }
     ~Scope() override { close(); }
@@ -223,7 +226,7 @@ class Scope final : public api::CallRecorder {
         Draft draft;
         Node& node = draft.node;
         node.asynchronous = asynchronous;
-        node.site = record::describe_call_site(record::current_call_site);
+        node.site = record::describe_call_site(record::current_call_site, &lines_);
         node.group = index_of(call->group);
         draft.accesses = accesses_of(*call);
         node.pieces.front().fingerprint = call->is_collective ? call->call.fingerprint : call->transfer.fingerprint;
@@ -338,6 +341,7 @@ class Scope final : public api::CallRecorder {
 
     std::shared_ptr<Scope*> self_ = std::make_shared<Scope*>(this);
     std::shared_ptr<CapturedCalls> calls_ = std::make_shared<CapturedCalls>();
+    record::SourceLines lines_{std::chrono::milliseconds(300)};
     std::vector<Draft> drafts_;
     std::vector<std::shared_ptr<api::Group>> groups_;
     std::vector<Bytes> temporaries_;

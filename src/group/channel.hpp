@@ -45,6 +45,11 @@ struct Channel {
         return static_cast<std::uint32_t>((channel & ~transport::collective_channel) >> group_shift);
     }
     static constexpr std::uint64_t number(std::uint64_t channel) { return channel & number_mask; }
+    static constexpr bool is_message(std::uint64_t channel) { return (channel & transport::collective_channel) == 0; }
+    /// Of a message: its tag; -1: it is one of the library's own.
+    static constexpr int tag(std::uint64_t channel) {
+        return number(channel) <= std::uint64_t{INT32_MAX} ? static_cast<int>(number(channel)) : -1;
+    }
     /// Of a collective: its sequence number, for any part of its channels.
     static constexpr std::uint64_t sequence(std::uint64_t channel) {
         return channel & ((std::uint64_t{1} << engine::part_of_channel_shift) - 1);

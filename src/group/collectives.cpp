@@ -122,7 +122,7 @@ Collectives::Turn Collectives::run(Operation& operation) {
     else
         operation.move_to(OperationState::over);
     if (operation.run.state == OperationState::over && operation.request.collective == Collective::all_to_all)
-        mailbox().check_surplus(operation.run.channel, operation.call.fingerprint);
+        mailbox().checks().check_surplus(operation.run.channel, operation.call.fingerprint);
     flight_.mailboxes().heed();
     return Turn::further;
 }
@@ -154,7 +154,7 @@ void Collectives::begin_schedule(Operation& operation) {
         operation.request.largest_count = largest / size_of(operation.call.dtype);
     operation.request.scheduled = true;
     operation.run.channel = Channel::of_collective(index_, operation.run.sequence);
-    if (ranks_.size() > 1) mailbox().check_unexpected(operation.run.channel, fingerprint);
+    if (ranks_.size() > 1) mailbox().checks().check_unexpected(operation.run.channel, fingerprint);
     flight_.mailboxes().heed();
     if (failed()) return;
     if (operation.quantized) {

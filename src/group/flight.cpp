@@ -247,6 +247,7 @@ void Flight::check() {
     next_check_ = now + std::chrono::milliseconds(10);
     for (Collectives* collectives : active_) collectives->record_waits(last_check_, now);
     messages_.record_waits(last_check_, now);
+    mailboxes_.record_unmatched();
     last_check_ = now;
     if (leaving_ || !check_messages(now) || !check_collectives(now)) return;
     if (active_.empty()) check_last_collectives();

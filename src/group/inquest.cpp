@@ -1,6 +1,7 @@
 #include "group/inquest.hpp"
 
 #include "core/retell.hpp"
+#include "group/channel.hpp"
 #include "group/fingerprint.hpp"
 
 #include <fmt/format.h>
@@ -15,7 +16,10 @@ using group::Fingerprint;
 using rendezvous::VerdictKind;
 
 std::string Inquest::title_of(const Operation& operation) const {
-    const std::string number = operation.is_collective ? fmt::format(" #{}", operation.run.sequence) : std::string();
+    const int tag = operation.is_collective ? -1 : Channel::tag(operation.transfer.channel);
+    const std::string number = operation.is_collective ? fmt::format(" #{}", operation.run.sequence)
+                               : tag > 0               ? fmt::format(" with tag {}", tag)
+                                                       : std::string();
     return fmt::format("{}{} in group \"{}\" ({} ranks)", operation.name, number, group_, ranks_.size());
 }
 

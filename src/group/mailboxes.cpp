@@ -6,6 +6,8 @@
 #include "group/verdicts.hpp"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 namespace tutti::detail {
 
@@ -26,6 +28,25 @@ bool Mailboxes::progress() {
     bool moved = false;
     for_each([&](transport::Mailbox& mailbox) { moved |= mailbox.progress(); });
     return moved;
+}
+
+void Mailboxes::record_unmatched() {
+    std::map<std::uint32_t, std::vector<record::UnmatchedMessage>> messages;
+    for (const std::uint32_t index : std::exchange(unmatched_, {})) messages[index];  // they may have gone
+    for_each([&](const transport::Mailbox& mailbox) {
+        mailbox.for_each_unmatched([&](int from, std::uint64_t channel, std::uint64_t fingerprint) {
+            const int tag = Channel::is_message(channel) ? Channel::tag(channel) : -1;
+            const auto group = tag < 0 ? nullptr : groups_.find(Channel::group(channel));
+            if (!group) return;
+            auto& of_group = messages[Channel::group(channel)];
+            if (of_group.size() < record::unmatched_max)
+                of_group.push_back({.from = group->ranks().rank_of(from), .tag = tag, .fingerprint = fingerprint});
+        });
+    });
+    for (auto& [index, of_group] : messages) {
+        if (!of_group.empty()) unmatched_.push_back(index);
+        if (const auto group = groups_.find(index)) group->recorder().note_unmatched(std::move(of_group));
+    }
 }
 
 void Mailboxes::refuse_unmet() {

@@ -9,6 +9,7 @@
 
 #include <tutti/transport.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -31,6 +32,8 @@ class Mailboxes {
     bool progress();
     /// Acts on their findings: a mismatch or damaged bytes fail the world, a rank that has left a group is noted.
     void heed();
+    /// The groups' recorders learn of the messages that have come and that no receive has met.
+    void record_unmatched();
     /// Refuses the messages that have been announced for groups that this rank has left.
     void refuse_unmet();
     /// Says on every stream that nothing more will come; the peers that may still lack bytes that this rank sent.
@@ -51,6 +54,7 @@ class Mailboxes {
     transport::Mailbox* own_ = nullptr;
     std::vector<std::weak_ptr<transport::Mailbox>> others_;
     std::vector<transport::Pollable> of_one_;  // of one call
+    std::vector<std::uint32_t> unmatched_;     // the groups with such messages, when it was last recorded
 };
 
 }  // namespace tutti::detail

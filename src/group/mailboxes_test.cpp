@@ -44,6 +44,27 @@ TEST_F(MailboxesOfOne, a_mismatch_in_any_of_them_fails_the_world) {
     EXPECT_THROW(std::rethrow_exception(alone_.flight.failure()), CollectiveMismatch);
 }
 
+TEST_F(MailboxesOfOne, messages_that_no_receive_has_met_are_recorded_as_long_as_they_are_here) {
+    const Flight::Guard guard(alone_.flight);
+    const auto tags = [&] {
+        mailboxes_.record_unmatched();
+        std::vector<int> tags;
+        for (const auto& message : alone_.group->recorder().snapshot("").unmatched) tags.push_back(message.tag);
+        return tags;
+    };
+    transport::Transfer first = alone_.transfer(false, 1), second = alone_.transfer(false, 3), own = first;
+    own.channel = Channel::of_message(alone_.group->index(), OwnMessage::object_head);
+    mailboxes_.own().post_send(first);
+    mailboxes_.own().post_send(own);
+    other_->post_send(second);
+    EXPECT_EQ(tags(), (std::vector{1, 3})) << "without the library's own";
+    transport::Transfer receive = alone_.transfer(true, 1);
+    mailboxes_.own().post_receive(receive);
+    EXPECT_EQ(tags(), std::vector{3});
+    other_->drop_all();
+    EXPECT_EQ(tags(), std::vector<int>{});
+}
+
 TEST_F(MailboxesOfOne, all_forget_their_messages_when_the_world_has_failed) {
     const Flight::Guard guard(alone_.flight);
     transport::Transfer here = alone_.transfer(true, 1), there = alone_.transfer(true, 1);

@@ -1,4 +1,5 @@
 // Short messages between ranks of one host at once: no Operation, list, allocation or clock.
+#include "group/channel.hpp"
 #include "group/group.hpp"
 
 namespace tutti::detail {
@@ -14,6 +15,7 @@ bool Group::send_now(int peer, std::uint64_t channel, std::uint64_t fingerprint,
                                               .fingerprint = fingerprint,
                                               .bytes = payload.size(),
                                               .peer = to,
+                                              .tag = Channel::tag(channel),
                                               .kind = record::Kind::send}));
     return true;
 }
@@ -30,6 +32,7 @@ bool Group::receive_now(transport::Transfer& receive) {
                                               .fingerprint = receive.fingerprint,
                                               .bytes = receive.bytes,
                                               .peer = from,
+                                              .tag = Channel::tag(receive.channel),
                                               .kind = record::Kind::receive},
                                              begun));
     return true;

@@ -1,5 +1,7 @@
 #include "group/recording.hpp"
 
+#include "group/channel.hpp"
+
 #include <tutti/error.hpp>
 
 #include <algorithm>
@@ -41,6 +43,7 @@ record::Ticket begin(record::Recorder& recorder, const Ranks& ranks, const Opera
                                .fingerprint = transfer.fingerprint,
                                .bytes = transfer.bytes,
                                .peer = peer,
+                               .tag = Channel::tag(transfer.channel),
                                .kind = kind},
                               record::State::started);
     }

@@ -1,5 +1,6 @@
 #include "group/recording.hpp"
 
+#include "group/channel.hpp"
 #include "group/fingerprint.hpp"
 
 #include <tutti/error.hpp>
@@ -29,6 +30,18 @@ TEST_F(RecordingOfThree, names_the_other_side_of_a_message_as_a_rank_of_the_grou
     EXPECT_EQ(last().state, record::State::started);
     recording::end(recorder_, ranks_, send, false);
     EXPECT_EQ(last().state, record::State::failed);
+}
+
+TEST_F(RecordingOfThree, keeps_the_tags_of_callers_and_none_of_the_library_s_own_messages) {
+    Operation send;
+    send.is_collective = false;
+    send.transfer.peer = 3;
+    send.transfer.channel = Channel::of_message(4, 17);
+    recording::begin(recorder_, ranks_, send);
+    EXPECT_EQ(last().tag, 17);
+    send.transfer.channel = Channel::of_message(4, OwnMessage::object_head);
+    recording::begin(recorder_, ranks_, send);
+    EXPECT_EQ(last().tag, -1);
 }
 
 TEST_F(RecordingOfThree, learns_the_source_of_a_message_from_any_rank_when_it_has_come) {

@@ -1,26 +1,19 @@
 #include "record/call_site.hpp"
 
-#include <cxxabi.h>
+#include "record/source_lines.hpp"
+
 #include <dlfcn.h>
 #include <elf.h>
 #include <fmt/format.h>
 
 #include <cstdint>
 #include <cstdlib>
-#include <memory>
 #include <mutex>
 #include <set>
 #include <string_view>
 
 namespace tutti::record {
 namespace {
-
-std::string demangled(const char* symbol) {
-    int status = 0;
-    const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(symbol, nullptr, nullptr, &status),
-                                                           &std::free);
-    return status == 0 && name ? name.get() : symbol;
-}
 
 // Programs that are not relocated are looked up by the address itself.
 bool is_relocated(const void* base) {
@@ -39,10 +32,13 @@ const void* kept_call_site(const std::string& place) {
     return call_site_at(texts.insert(place).first->c_str());
 }
 
-std::string describe_call_site(const void* address) {
+std::string describe_call_site(const void* address, SourceLines* lines) {
     if (address == nullptr) return {};
     const auto value = reinterpret_cast<std::uintptr_t>(address);
     if ((value & is_text) != 0) return reinterpret_cast<const char*>(value & ~is_text);
+    if (lines != nullptr) {
+        if (std::string line = lines->of(address); !line.empty()) return line;
+    }
     Dl_info info{};
     if (::dladdr(address, &info) == 0 || info.dli_fname == nullptr) return fmt::format("{:#x}", value);
     std::string_view module = info.dli_fname;

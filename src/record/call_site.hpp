@@ -46,8 +46,11 @@ class CallSite {
     bool outermost_;
 };
 
-/// "train_step(int)+0x1f in train+0x4a1f": the symbol where the dynamic linker knows one, then the argument for
-/// addr2line. For a call site that is a text: the text. Empty for no address.
-std::string describe_call_site(const void* address);
+class SourceLines;
+
+/// "train.cpp:12 in train_step(int)" where `lines` (none: null) knows it. Else "train_step(int)+0x1f in train+0x4a1f":
+/// the symbol where the dynamic linker knows one, then the argument for addr2line. For a call site that is a text: the
+/// text. Empty for no address.
+std::string describe_call_site(const void* address, SourceLines* lines = nullptr);
 
 }  // namespace tutti::record

@@ -17,6 +17,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <map>
+#include <utility>
 
 namespace tutti::record {
 namespace {
@@ -99,6 +101,13 @@ class Fields {
             values.push_back(printable(name, value, true));
         return values;
     }
+    // None, or at most `count` of them.
+    std::vector<Fields> objects(const char* name, std::size_t count) const {
+        std::vector<Fields> values;
+        for (const json& value : list(name, count, "objects", &json::is_object))
+            values.push_back(Fields(value, origin_, line_));
+        return values;
+    }
     std::uint64_t hex(const char* name) const {
         const std::string digits = text(name);
         const auto value = number_in<std::uint64_t>(digits, 16);
@@ -113,6 +122,8 @@ class Fields {
     }
 
  private:
+    Fields(json object, const std::string& origin, std::size_t line)
+        : origin_(origin), line_(line), object_(std::move(object)) {}
     // Empty where the field is absent.
     json list(const char* name, std::size_t most, const char* of, bool (json::*fits)() const noexcept) const {
         const auto found = object_.find(name);
@@ -147,6 +158,7 @@ Dump header_of(const Fields& f, const std::string& origin) {
     dump.size = f.integer32("size", 1, dump_ranks_max, 1);
     dump.rank = f.integer32("rank", 0, dump.size - 1, 0);
     dump.members = Members(f.integers("members", 0, dump_ranks_max - 1, static_cast<std::size_t>(dump.size)));
+    dump.made_at = f.line("made_at");
     dump.host = f.line("host");
     dump.machine = f.line("machine");
     dump.process = f.integer32("pid", 0, INT32_MAX, 0);
@@ -155,6 +167,11 @@ Dump header_of(const Fields& f, const std::string& origin) {
     dump.replays = f.texts("replays", dump_replays_max);
     for (const std::uint64_t rank : f.counts("waits_for", static_cast<std::size_t>(dump.size))) {
         if (rank < static_cast<std::uint64_t>(dump.size)) dump.waits_for.push_back(static_cast<int>(rank));
+    }
+    for (const Fields& message : f.objects("unmatched", unmatched_max)) {
+        dump.unmatched.push_back({.from = message.integer32("from", 0, dump.size - 1, 0),
+                                  .tag = message.integer32("tag", 0, INT32_MAX, 0),
+                                  .what = message.text("what")});
     }
     return dump;
 }
@@ -169,6 +186,7 @@ Entry entry_of(const Fields& f, int size) {
     entry.kind = f.name_of<Kind>("kind", kind_names);
     entry.state = f.name_of<State>("state", state_names);
     entry.peer = f.integer32("peer", -1, size - 1, -1);
+    entry.tag = f.integer32("tag", 0, INT32_MAX, -1);
     entry.enqueued_ns = f.integer("enqueued_ns", 0, time_max, 0);
     entry.started_ns = f.integer("started_ns", 0, time_max, 0);
     entry.ended_ns = f.integer("ended_ns", 0, time_max, 0);
@@ -240,12 +258,30 @@ std::string Members::list_of(const std::vector<int>& own) const {
 std::string Entry::title(const Members& members) const {
     if (!is_message(kind)) return fmt::format("#{} {}", sequence, what);
     const std::string other = peer < 0 ? "any rank" : fmt::format("rank {}", members[peer]);
-    return fmt::format("{} of {} {} {}", to_string(kind), what, kind == Kind::send ? "to" : "from", other);
+    return fmt::format("{} of {} {} {}{}", to_string(kind), what, kind == Kind::send ? "to" : "from", other,
+                       tag >= 0 ? fmt::format(" with tag {}", tag) : std::string());
 }
 
 std::string in_replays(const Dump& dump) {
     std::string text;
     for (const std::string& replay : dump.replays) text += fmt::format("; it is in {}", replay);
+    return text;
+}
+
+std::string unmatched_in_words(const Dump& dump) {
+    constexpr std::size_t named_max = 4;
+    std::map<std::pair<int, int>, std::size_t> counts;  // by tag and rank
+    for (const UnmatchedMessage& message : dump.unmatched) ++counts[{message.tag, dump.members[message.from]}];
+    std::string text;
+    std::size_t named = 0;
+    for (const auto& [key, count] : counts) {
+        if (++named > named_max) break;
+        text += named > 1 ? ", " : "";
+        text += count == 1 ? "a message" : fmt::format("{} messages", count);
+        text += fmt::format(" with tag {} from rank {}", key.first, key.second);
+    }
+    if (named > named_max) text += " and others";
+    if (!text.empty()) text += dump.unmatched.size() == 1 ? " is here" : " are here";
     return text;
 }
 
@@ -265,6 +301,11 @@ std::string encode(const Dump& d) {
     for (std::size_t i = 0; i < std::min(d.replays.size(), dump_replays_max); ++i)
         head["replays"].push_back(d.replays[i].substr(0, replay_text_max));
     if (!d.waits_for.empty() && d.waits_for.size() <= list_max) head["waits_for"] = d.waits_for;
+    if (!d.made_at.empty()) head["made_at"] = d.made_at.substr(0, text_max / 4);
+    for (std::size_t i = 0; i < std::min(d.unmatched.size(), unmatched_max); ++i) {
+        const UnmatchedMessage& message = d.unmatched[i];
+        head["unmatched"].push_back({{"from", message.from}, {"tag", message.tag}, {"what", message.what}});
+    }
     std::string text = line_of(head);
     for (const Entry& e : d.entries) {
         json line{{"number", e.number},
@@ -275,6 +316,7 @@ std::string encode(const Dump& d) {
         if (e.sequence != 0) line["sequence"] = e.sequence;
         if (e.message != 0) line["message"] = e.message;
         if (e.peer >= 0) line["peer"] = e.peer;
+        if (e.tag >= 0) line["tag"] = e.tag;
         if (e.enqueued_ns != 0) line["enqueued_ns"] = e.enqueued_ns;
         if (e.started_ns != 0) line["started_ns"] = e.started_ns;
         if (e.ended_ns != 0) line["ended_ns"] = e.ended_ns;

@@ -63,12 +63,22 @@ struct Entry {
     std::int64_t enqueued_ns = 0, started_ns = 0;
     std::int64_t ended_ns = 0;  ///< also 0 for an operation that was over in a moment: then nobody looked at the clock
     std::string site;           ///< where it was called
+    int tag = -1;               ///< of a message; -1: none, as of the library's own
     /// The elements of an all_to_all by rank, where somebody wanted to know.
     std::vector<std::uint64_t> sent, received;
 
-    /// "#41 all_reduce of float32 × 10, sum" or "receive of int32 × 10 from rank 1".
+    /// "#41 all_reduce of float32 × 10, sum" or "receive of int32 × 10 from rank 1 with tag 0".
     std::string title(const Members& members) const;
     bool open() const noexcept { return state == State::enqueued || state == State::started; }
+};
+
+/// A message that has come, and that no receive of the rank has met.
+struct UnmatchedMessage {
+    int from = 0;  ///< as a rank of the group
+    int tag = 0;
+    std::uint64_t fingerprint = 0;
+    std::string what{};  ///< the fingerprint in words
+    friend bool operator==(const UnmatchedMessage&, const UnmatchedMessage&) = default;
 };
 
 /// One replay of a graph.
@@ -92,6 +102,7 @@ struct Dump {
     std::uint64_t home = 0;   ///< equal for all groups that were made from the same ranks' meeting
     int rank = 0, size = 1;
     Members members;
+    std::string made_at;  ///< the call site of the group's making
     std::string host;
     std::string machine;  ///< equal where clocks are the same
     int process = 0;
@@ -100,14 +111,16 @@ struct Dump {
     /// The replays under way with calls of the group: "graph replay #12 at node 7 of 40: all_reduce of …".
     std::vector<std::string> replays;
     std::vector<int> waits_for;  ///< ranks of the group that the oldest open operation was lately seen to wait for
-    std::vector<Entry> entries;  ///< in order of issue; older ones have been overwritten
-    std::vector<ReplayedGraph> graphs;  ///< of those with calls of the group; left out of tails
+    std::vector<UnmatchedMessage> unmatched;  ///< the first unmatched_max of them
+    std::vector<Entry> entries;               ///< in order of issue; older ones have been overwritten
+    std::vector<ReplayedGraph> graphs;        ///< of those with calls of the group; left out of tails
 };
 
 inline constexpr int dump_version = 1;
 inline constexpr std::size_t dump_bytes_max = std::size_t{64} << 20;
 inline constexpr std::size_t dump_entries_max = 1 << 16;
 inline constexpr std::size_t dump_replays_max = 8;
+inline constexpr std::size_t unmatched_max = 16;
 inline constexpr std::size_t dump_graphs_max = 16;
 inline constexpr std::size_t replayed_nodes_max = 1024;
 inline constexpr std::size_t replays_of_graph_max = 32;
@@ -116,6 +129,8 @@ inline constexpr int dump_ranks_max = 1 << 16;
 std::string encode(const Dump& dump);
 /// "; it is in graph replay #12 at node …" for each replay that its rank was in.
 std::string in_replays(const Dump& dump);
+/// "a message with tag 1 from rank 0 is here"; empty: there is none.
+std::string unmatched_in_words(const Dump& dump);
 /// Throws InvalidArgument, naming `origin` and the line, for a text that is not a dump.
 Dump decode(std::string_view text, const std::string& origin);
 

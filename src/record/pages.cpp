@@ -1,15 +1,19 @@
 #include "record/pages.hpp"
 
 #include "core/log.hpp"
+#include "core/this_host.hpp"
 #include "record/keeper.hpp"
+#include "record/stacks.hpp"
 #include "record/timeline.hpp"
 
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <span>
 #include <utility>
@@ -20,13 +24,16 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::json;
 
-constexpr auto patience = 2s;     // with the pages of other ranks
+constexpr auto patience = 2s;  // with the pages of other ranks
+constexpr auto patience_of_stacks = 2s;
 constexpr int ranks_max = 1024;   // that one page asks
 constexpr std::size_t tail = 64;  // operations of each group; those that are still open in any case
 constexpr const char* plain = "text/plain; charset=utf-8";
 constexpr const char* index_text =
     "/status       what the ranks of this host are in, and for whom they wait\n"
     "/status.json  the same as JSON\n"
+    "/stack        where the threads of this process are now\n"
+    "/stacks       the same of the ranks of this host\n"
     "/metrics      counters of this process, in Prometheus' text format\n"
     "/trace        the last records of this process\n";
 
@@ -56,6 +63,8 @@ class Pages {
         if (path == "/") return HttpPage{plain, index_text};
         if (path == "/status") return HttpPage{plain, text_of(look(stop))};
         if (path == "/status.json") return HttpPage{"application/json", json_of(look(stop)).dump(1) + "\n"};
+        if (path == "/stack") return HttpPage{plain, own_stacks(live_dumps("", 1))};
+        if (path == "/stacks") return HttpPage{plain, all_stacks(stop)};
         if (path == "/metrics") return HttpPage{"text/plain; version=0.0.4; charset=utf-8", prometheus_text()};
         if (path == "/trace") return HttpPage{"application/json", own_trace()};
         return std::nullopt;
@@ -67,34 +76,45 @@ class Pages {
         for (const Dump& dump : live_dumps("asked for over HTTP", tail)) texts.push_back(encode(dump));
         return texts.dump(-1, ' ', false, json::error_handler_t::replace);
     }
-    View look(const AbortFlag& stop) const {
-        // As the other ranks give theirs: with nothing that would steer a terminal.
-        std::vector<Dump> dumps = dumps_of(own_trace(), "this process");
+    // The other ranks of the job that may be on this host, and their answers.
+    struct Others {
+        std::vector<int> ranks;
+        std::vector<HttpAnswer> answers;
+    };
+    Others ask_others(const std::vector<Dump>& own, const std::string& path, std::chrono::milliseconds time,
+                      const AbortFlag& stop) const {
         std::set<int> here;
         int size = 0;
-        for (const Dump& dump : dumps) {
+        for (const Dump& dump : own) {
             here.insert(dump.members[dump.rank]);
             const std::vector<int>& members = dump.members.ranks();
             size = std::max(size, members.empty() ? dump.size : *std::ranges::max_element(members) + 1);
         }
-        std::vector<int> others;
+        Others others;
         std::vector<std::uint16_t> ports;
         for (int rank = 0; rank < std::min(size, ranks_max) && first_port_ + rank <= 65535; ++rank) {
             if (here.contains(rank)) continue;
-            others.push_back(rank);
+            others.ranks.push_back(rank);
             ports.push_back(static_cast<std::uint16_t>(first_port_ + rank));
         }
+        others.answers = http_get(ports, path, token_, Deadline::after(time), stop);
+        return others;
+    }
+    View look(const AbortFlag& stop) const {
+        // As the other ranks give theirs: with nothing that would steer a terminal.
+        std::vector<Dump> dumps = dumps_of(own_trace(), "this process");
         View view;
-        const auto answers = http_get(ports, "/trace", token_, Deadline::after(patience), stop);
-        for (std::size_t i = 0; i < others.size(); ++i) {
-            if (!answers[i].body) {
-                (answers[i].refused        ? view.elsewhere
-                 : answers[i].foreign_user ? view.foreign
-                                           : view.silent)
-                    .push_back(others[i]);
+        const Others others = ask_others(dumps, "/trace", patience, stop);
+        for (std::size_t i = 0; i < others.ranks.size(); ++i) {
+            const HttpAnswer& answer = others.answers[i];
+            if (!answer.body) {
+                (answer.refused        ? view.elsewhere
+                 : answer.foreign_user ? view.foreign
+                                       : view.silent)
+                    .push_back(others.ranks[i]);
                 continue;
             }
-            for (Dump& dump : dumps_of(*answers[i].body, fmt::format("the page of rank {}", others[i])))
+            for (Dump& dump : dumps_of(*answer.body, fmt::format("the page of rank {}", others.ranks[i])))
                 dumps.push_back(std::move(dump));
         }
         // Ranks in one process share a page.
@@ -103,6 +123,30 @@ class Pages {
         std::erase_if(view.elsewhere, [&](int rank) { return known.contains(rank); });
         view.worlds = merge(std::move(dumps));
         return view;
+    }
+    static std::string own_stacks(const std::vector<Dump>& own) {
+        std::set<int> ranks;
+        for (const Dump& dump : own) ranks.insert(dump.members[dump.rank]);
+        const std::string who = Members().list_of({ranks.begin(), ranks.end()});
+        return fmt::format("{} ({}, pid {})\n{}", who, this_host::name(), ::getpid(),
+                           stacks_of_threads(patience_of_stacks));
+    }
+    std::string all_stacks(const AbortFlag& stop) const {
+        const std::vector<Dump> own = live_dumps("", 1);
+        std::map<int, std::string> by_rank;
+        for (const Dump& dump : own) by_rank[dump.members[dump.rank]];
+        if (!by_rank.empty()) by_rank.begin()->second = own_stacks(own);
+        const Others others = ask_others(own, "/stack", 2 * patience_of_stacks, stop);
+        for (std::size_t i = 0; i < others.ranks.size(); ++i) {
+            const HttpAnswer& answer = others.answers[i];
+            if (answer.body)
+                by_rank[others.ranks[i]] = *answer.body;
+            else if (!answer.refused && !answer.foreign_user)  // else it is on another host, or has ended
+                by_rank[others.ranks[i]] = fmt::format("rank {}: no answer: stopped, or cut off\n", others.ranks[i]);
+        }
+        std::string text;
+        for (const auto& [rank, stacks] : by_rank) text += stacks;
+        return text;
     }
     static std::string text_of(const View& view) {
         std::string text;
@@ -128,12 +172,14 @@ class Pages {
                 {"groups", std::move(groups)}};
     }
     static json json_of(const Members& members, const Entry& entry, std::int64_t now_ns) {
-        return {{"operation", entry.title(members)},
-                {"sequence", entry.sequence},
-                {"state", to_string(entry.state)},
-                {"since_unix_s", 1e-9 * static_cast<double>(entry.enqueued_ns)},
-                {"seconds", 1e-9 * static_cast<double>(std::max<std::int64_t>(0, now_ns - entry.enqueued_ns))},
-                {"called_at", entry.site}};
+        json value{{"operation", entry.title(members)},
+                   {"sequence", entry.sequence},
+                   {"state", to_string(entry.state)},
+                   {"since_unix_s", 1e-9 * static_cast<double>(entry.enqueued_ns)},
+                   {"seconds", 1e-9 * static_cast<double>(std::max<std::int64_t>(0, now_ns - entry.enqueued_ns))},
+                   {"called_at", entry.site}};
+        if (entry.tag >= 0) value["tag"] = entry.tag;
+        return value;
     }
     static json json_of(const WorldTimeline& world) {
         json ranks = json::array(), waits = json::array();
@@ -143,11 +189,16 @@ class Pages {
             for (const Entry& entry : dump->entries) {
                 if (entry.open()) open.push_back(json_of(world.members, entry, dump->taken_ns));
             }
+            json unmatched = json::array();
+            for (const UnmatchedMessage& message : dump->unmatched)
+                unmatched.push_back(
+                    {{"from", world.members[message.from]}, {"tag", message.tag}, {"what", message.what}});
             ranks.push_back({{"rank", world.members[dump->rank]},
                              {"host", dump->host},
                              {"pid", dump->process},
                              {"operations", dump->entries.empty() ? 0 : dump->entries.back().number},
                              {"replays", dump->replays},
+                             {"unmatched", std::move(unmatched)},
                              {"open", std::move(open)}});
         }
         for (const Wait& wait : wait_for_graph(world)) {

@@ -13,6 +13,8 @@
 namespace tutti::record {
 namespace {
 
+constexpr std::chrono::milliseconds patience_for_all_lines{300}, patience_for_lines{100};
+
 // "a message of int32 × 10": the direction stands elsewhere.
 std::string without_message(std::string text) {
     constexpr std::string_view prefix = "a message of ";
@@ -28,6 +30,7 @@ Recorder::Recorder(std::string group, int rank, int size, Describe describe, std
       members_(std::move(members)),
       describe_(describe),
       process_(::getpid()),
+      made_at_(current_call_site),
       waits_(static_cast<std::size_t>(std::max(size, 1))),
       sent_(static_cast<std::size_t>(std::max(size, 1))),
       received_(sent_.size()),
@@ -51,11 +54,17 @@ void Recorder::note_source(Ticket ticket, int peer) noexcept {
 }
 
 // False when the record is not there (any more), or is being written.
-bool Recorder::read(Ticket ticket, const TickScale& scale, Entry& entry) const {
-    if (!ring_.read(ticket, scale, entry)) return false;
+bool Recorder::read(Ticket ticket, const TickScale& scale, Entry& entry, SourceLines* lines) const {
+    if (!ring_.read(ticket, scale, entry, lines)) return false;
     entry.what = describe_(entry.fingerprint);
     if (is_message(entry.kind)) entry.what = without_message(std::move(entry.what));
     return true;
+}
+
+// Readers hold the lock for the time of a copy. The writer does not wait for them: its next look comes soon.
+void Recorder::note_unmatched(std::vector<UnmatchedMessage> messages) noexcept {
+    const std::unique_lock lock(unmatched_mutex_, std::try_to_lock);
+    if (lock) unmatched_.swap(messages);
 }
 
 // The ranks that a thread has seen the oldest open operation wait for, within the last second.
@@ -66,14 +75,17 @@ std::vector<int> Recorder::seen_to_wait_for(const Dump& dump) const {
 }
 
 Dump Recorder::snapshot(const std::string& reason, std::size_t count) const {
-    static const std::string host = this_host::name(), machine = this_host::boot_id();
+    static const auto& host = *new std::string(this_host::name());  // groups may outlive static objects
+    static const auto& machine = *new std::string(this_host::boot_id());
     const TickScale scale;
+    SourceLines lines(count >= capacity ? patience_for_all_lines : patience_for_lines);
     Dump dump{.group = group_,
               .world = world_.load(std::memory_order_relaxed),
               .home = home_.load(std::memory_order_relaxed),
               .rank = rank_,
               .size = size_,
               .members = members_,
+              .made_at = describe_call_site(made_at_, count > 0 ? &lines : nullptr),
               .host = host,
               .machine = machine,
               .process = process_,
@@ -82,14 +94,20 @@ Dump Recorder::snapshot(const std::string& reason, std::size_t count) const {
     const Ticket last = ring_.last();
     const Ticket first = last > capacity ? last - capacity + 1 : 1;
     const Ticket recent = last > count ? last - count + 1 : 1;
-    for (Ticket ticket = first; ticket <= last; ++ticket) {
+    for (Ticket ticket = last; ticket >= first; --ticket) {  // the latest ones get lines first
         if (ticket < recent && !ring_.may_be_open(ticket)) continue;
         Entry entry;
-        if (read(ticket, scale, entry)) dump.entries.push_back(std::move(entry));
+        if (read(ticket, scale, entry, count > 0 ? &lines : nullptr)) dump.entries.push_back(std::move(entry));
     }
+    std::ranges::reverse(dump.entries);
     dump.replays = replays_under_way(*this);
     if (count >= capacity) dump.graphs = replayed_graphs(*this, scale);
     dump.waits_for = seen_to_wait_for(dump);
+    {
+        const std::lock_guard lock(unmatched_mutex_);
+        dump.unmatched = unmatched_;
+    }
+    for (UnmatchedMessage& message : dump.unmatched) message.what = without_message(describe_(message.fingerprint));
     splits_.add_to(dump.entries);
     return dump;
 }

@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -128,7 +129,11 @@ class Recorder {
     /// This rank has waited for `peer`, as seen by a thread that looked now and then.
     void note_wait(int peer, std::chrono::nanoseconds time) noexcept { waits_.note(peer, time, TickScale().now_ns()); }
 
-    /// The last `count` operations, and every older one that is still open.
+    /// The messages of the group that have come to this rank and that none of its receives has met.
+    void note_unmatched(std::vector<UnmatchedMessage> messages) noexcept;
+
+    /// The last `count` operations, and every older one that is still open. Call sites have lines as far as those are
+    /// found in a moment; none has where `count` is 0.
     Dump snapshot(const std::string& reason, std::size_t count = capacity) const;
     Counters counters() const;
     /// When this group fails or ends: leaves a dump where dumps are wanted (TUTTI_TRACE_DIR). Only the first call
@@ -141,7 +146,7 @@ class Recorder {
     [[gnu::always_inline]] static void add(std::atomic<std::uint64_t>& counter, std::uint64_t amount) noexcept {
         counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
     }
-    bool read(Ticket ticket, const TickScale& scale, Entry& entry) const;
+    bool read(Ticket ticket, const TickScale& scale, Entry& entry, SourceLines* lines) const;
     std::string name_of(const Statistics::Row& row) const;
     std::vector<int> seen_to_wait_for(const Dump& dump) const;
 
@@ -150,6 +155,7 @@ class Recorder {
     const Members members_;
     const Describe describe_;
     const int process_;
+    const void* const made_at_;  // a call site
     std::atomic<std::uint64_t> world_{0}, home_{0};
     Ring ring_;
     std::atomic<std::uint64_t> completed_{0}, failed_{0}, bytes_{0}, busy_ticks_{0};
@@ -158,6 +164,8 @@ class Recorder {
     const std::unique_ptr<Statistics> statistics_;  // null: nobody asks
     std::atomic<const char*> failure_{nullptr};
     std::vector<std::atomic<bool>> gone_;  // by rank
+    mutable std::mutex unmatched_mutex_;
+    std::vector<UnmatchedMessage> unmatched_;
     const bool keeps_splits_;
     Splits splits_;
     std::atomic<bool> dumped_at_end_{false};

@@ -24,7 +24,7 @@ void Ring::prolong(Ticket ticket) noexcept {
     slot.state.store(State::started, std::memory_order_release);
 }
 
-bool Ring::read(Ticket ticket, const TickScale& scale, Entry& entry) const {
+bool Ring::read(Ticket ticket, const TickScale& scale, Entry& entry, SourceLines* lines) const {
     const Slot& slot = slots_[ticket % capacity];
     if (slot.ticket.load(std::memory_order_acquire) != ticket) return false;
     entry.number = ticket;
@@ -40,13 +40,15 @@ bool Ring::read(Ticket ticket, const TickScale& scale, Entry& entry) const {
         entry.started_ns = entry.enqueued_ns;
         entry.ended_ns = 0;
     } else {
-        entry.started_ns = scale.unix_ns(slot.started.load(std::memory_order_relaxed));
+        entry.started_ns =
+            is_message(entry.kind) ? entry.enqueued_ns : scale.unix_ns(slot.started.load(std::memory_order_relaxed));
         entry.ended_ns = entry.open() ? 0 : scale.unix_ns(slot.ended.load(std::memory_order_relaxed));
     }
+    if (is_message(entry.kind)) entry.tag = static_cast<int>(slot.started.load(std::memory_order_relaxed));
     const void* site = slot.site.load(std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_acquire);
     if (slot.ticket.load(std::memory_order_relaxed) != ticket) return false;
-    entry.site = describe_call_site(site);
+    entry.site = describe_call_site(site, lines);
     return true;
 }
 

@@ -13,6 +13,7 @@
 
 #include "record/call_site.hpp"
 #include "record/dump.hpp"
+#include "record/source_lines.hpp"
 #include "record/ticks.hpp"
 
 #include <atomic>
@@ -30,6 +31,7 @@ struct Happening {
     std::uint64_t fingerprint = 0;
     std::uint64_t bytes = 0;  ///< of this rank's contribution
     int peer = -1;            ///< of a message, or the root
+    int tag = -1;             ///< of a message; -1: none
     Kind kind = Kind::collective;
 };
 
@@ -40,7 +42,9 @@ class Ring {
     /// One record; times in ticks.
     struct alignas(64) Slot {
         std::atomic<Ticket> ticket;
-        std::atomic<std::uint64_t> sequence, fingerprint, enqueued, started, ended;
+        std::atomic<std::uint64_t> sequence, fingerprint, enqueued;
+        std::atomic<std::uint64_t> started;  // of a message, which starts at once: its tag
+        std::atomic<std::uint64_t> ended;
         std::atomic<const void*> site;
         std::atomic<std::int32_t> peer;
         std::atomic<Kind> kind;
@@ -52,7 +56,8 @@ class Ring {
 
     [[gnu::always_inline]] Ticket write(const Happening& what, State state, std::uint64_t now) noexcept {
         return write(what, state, now, [&](Slot& slot) {
-            slot.started.store(state == State::started ? now : 0, std::memory_order_relaxed);
+            if (!is_message(what.kind))
+                slot.started.store(state == State::started ? now : 0, std::memory_order_relaxed);
             slot.ended.store(0, std::memory_order_relaxed);
         });
     }
@@ -76,8 +81,9 @@ class Ring {
         const State state = slots_[ticket % capacity].state.load(std::memory_order_relaxed);
         return state == State::enqueued || state == State::started;
     }
-    /// All of the record but Entry::what. False when it is not there (any more), or is being written.
-    bool read(Ticket ticket, const TickScale& scale, Entry& entry) const;
+    /// All of the record but Entry::what. False when it is not there (any more), or is being written. `lines`: those of
+    /// call sites are found there; null: call sites are addresses.
+    bool read(Ticket ticket, const TickScale& scale, Entry& entry, SourceLines* lines = nullptr) const;
 
  private:
     static constexpr State brief{5};  // completed once it is settled, started until then
@@ -99,6 +105,8 @@ class Ring {
         slot.peer.store(what.peer, std::memory_order_relaxed);
         slot.kind.store(what.kind, std::memory_order_relaxed);
         slot.state.store(state, std::memory_order_relaxed);
+        if (is_message(what.kind))
+            slot.started.store(static_cast<std::uint64_t>(std::int64_t{what.tag}), std::memory_order_relaxed);
         rest(slot);
         slot.ticket.store(ticket, std::memory_order_release);
         __builtin_prefetch(&slot + 1, 1);  // written soon; there is one more after the last

@@ -56,6 +56,20 @@ TEST(Ring, keeps_a_prolonged_record_open_when_later_ones_are_settled) {
     EXPECT_TRUE(ring.may_be_open(longer));
 }
 
+TEST(Ring, keeps_the_tag_of_a_message_which_starts_at_once) {
+    Ring ring;
+    const Happening what{.peer = 1, .tag = 5, .kind = Kind::receive};
+    const Entry brief = entry_of(ring, ring.write_brief(what, ticks())),
+                open = entry_of(ring, ring.write(what, State::started, ticks()));
+    for (const Entry& entry : {brief, open}) {
+        EXPECT_EQ(entry.tag, 5);
+        EXPECT_EQ(entry.started_ns, entry.enqueued_ns);
+        EXPECT_GT(entry.started_ns, 0);
+    }
+    EXPECT_EQ(entry_of(ring, ring.write({.kind = Kind::send}, State::started, ticks())).tag, -1);
+    EXPECT_EQ(entry_of(ring, ring.write({.sequence = 1}, State::started, ticks())).tag, -1);
+}
+
 TEST(Splits, keep_the_latest_calls_that_fit_and_none_that_the_ring_has_lost) {
     Splits splits;
     const std::vector<std::uint64_t> many(std::size_t{1} << 17, 7), few{1, 2};

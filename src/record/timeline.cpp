@@ -220,6 +220,8 @@ std::string describe(const WorldTimeline& world) {
         if (!world.ranks[rank]) absent.push_back(static_cast<int>(rank));
     }
     std::string text = fmt::format("group \"{}\", {} ranks", world.group, world.ranks.size());
+    const auto any = std::ranges::find_if(world.ranks, [](const auto& dump) { return dump && !dump->made_at.empty(); });
+    if (any != world.ranks.end()) text += fmt::format(", made at {}", (*any)->made_at);
     if (!absent.empty()) text += fmt::format("; no dump of {}", world.members.list_of(absent));
     text += '\n';
     for (const auto& dump : world.ranks) {
@@ -228,6 +230,8 @@ std::string describe(const WorldTimeline& world) {
                             dump->host, dump->process, dump->entries.empty() ? 0 : dump->entries.back().number,
                             first_line(dump->reason));
         for (const std::string& replay : dump->replays) text += fmt::format("    {}\n", replay);
+        if (const std::string unmatched = unmatched_in_words(*dump); !unmatched.empty())
+            text += fmt::format("    {}, not received\n", unmatched);
         const Entry* in = standing_in(*dump);
         if (in == nullptr) {
             text += fmt::format("    waits for nothing; {}\n", last_of(*dump));

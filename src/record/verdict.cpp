@@ -47,9 +47,12 @@ bool has_passed(const Dump& tail, std::uint64_t sequence) {
 std::string last_doing(const Dump& tail) {
     if (tail.entries.empty()) return "it has called nothing in this group";
     const Entry& last = tail.entries.back();
-    if (last.open())
-        return fmt::format("it is in {} for {}{}", last.title(tail.members), since(tail, last.enqueued_ns),
-                           called_at(last));
+    const auto open = last.open() ? tail.entries.end() - 1 : std::ranges::find_if(tail.entries, &Entry::open);
+    if (open != tail.entries.end()) {
+        const std::string unmatched = open->kind == Kind::receive ? unmatched_in_words(tail) : std::string();
+        return fmt::format("it is in {} for {}{}{}{}", open->title(tail.members), since(tail, open->enqueued_ns),
+                           called_at(*open), unmatched.empty() ? "" : "; ", unmatched);
+    }
     return fmt::format("its last operation was {} ({} {} ago){}", last.title(tail.members), to_string(last.state),
                        since(tail, last.ended_ns != 0 ? last.ended_ns : last.enqueued_ns), called_at(last));
 }

@@ -44,6 +44,22 @@ TEST(Verdicts, say_who_has_not_called_who_called_something_else_and_who_is_silen
     EXPECT_FALSE(j.disagreement);
 }
 
+TEST(Verdicts, show_the_messages_that_a_waiting_receive_did_not_meet) {
+    Dump receiver = dump_of(1, 3, {message_of(Kind::receive, 0, State::started), entry_of(1, State::completed)});
+    receiver.entries[0].tag = 2;
+    receiver.unmatched = {{.from = 2, .tag = 9}, {.from = 0, .tag = 1}, {.from = 0, .tag = 1}};
+    const Subject message{.headline = "recv: timed out", .rank = 1, .peer = 0};
+    EXPECT_EQ(judge(message, {dump_of(0, 3, {}), receiver, std::nullopt}, {.departed = {2}}).text,
+              "recv: timed out\n"
+              "  rank 0: it has called nothing in this group\n"
+              "  rank 1: it is in receive of operation 7 from rank 0 with tag 2 for 5.000 s, called at train+0x12; 2 "
+              "messages with tag 1 from rank 0, a message with tag 9 from rank 2 are here\n"
+              "  rank 2: has left the group")
+        << "the receive is open, though it is not the last call";
+    receiver.unmatched.clear();
+    EXPECT_EQ(judge(message, {std::nullopt, receiver, std::nullopt}, {}).text.find(" here"), std::string::npos);
+}
+
 TEST(Verdicts, blame_nobody_who_lives_for_a_tail_that_is_missing) {
     const std::vector<std::optional<Dump>> tails{dump_of(0, 3, {entry_of(2, State::started)}), std::nullopt,
                                                  std::nullopt};

@@ -55,6 +55,12 @@ class ByChannel {
             entry = entry->second.empty() ? lists_.erase(entry) : std::next(entry);
         }
     }
+    template <class See>
+    void for_each(const See& see) const {
+        for (const auto& [channel, list] : lists_) {
+            for (const T& item : list) see(item);
+        }
+    }
     void clear() noexcept { lists_.clear(); }
 
  private:

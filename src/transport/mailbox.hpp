@@ -31,6 +31,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -56,14 +57,8 @@ class Mailbox {
     bool receive_now(Transfer& receive, Waiting& waiting);
     /// Tells a peer what this rank waits for, so that a mismatch shows where no message would show it.
     void probe(int peer, std::uint64_t channel, std::uint64_t fingerprint);
-    /// Compares the messages that came on a channel before its operation began here.
-    void check_unexpected(std::uint64_t channel, std::uint64_t fingerprint) {
-        checks_.check_unexpected(channel, fingerprint);
-    }
-    /// The operation is over: a message that came on its channel and met no receive is a mismatch.
-    void check_surplus(std::uint64_t channel, std::uint64_t fingerprint) {
-        checks_.check_surplus(channel, fingerprint);
-    }
+    /// For the owner's comparisons as a collective begins and ends.
+    CallChecks& checks() noexcept { return checks_; }
     /// From now on looks for messages of this peer, also if nothing is posted for it.
     void activate(int peer) { peers_.at(peer); }
     /// Moves all that can move now; true if anything did.
@@ -79,6 +74,12 @@ class Mailbox {
     bool cancel_receive(Transfer& transfer);
     /// Forgets one send that its receiver will not take: to this rank itself, refused, or to a rank that has left.
     void cancel_send(Transfer& transfer);
+    /// Calls `see(source, channel, fingerprint)` for each message that has come and that no receive has met.
+    void for_each_unmatched(const std::function<void(int, std::uint64_t, std::uint64_t)>& see) const {
+        matching_.for_each_unexpected([&](const Unexpected& message) {
+            if (message.bound == nullptr) see(message.source, message.frame.channel, message.frame.fingerprint);
+        });
+    }
     /// Refuses the messages that have been announced for groups that this rank has left.
     void refuse_unmet();
     /// Says on every stream that nothing more will come, once that is so. Returns the peers that may still lack bytes

@@ -89,7 +89,7 @@ void Matching::forget_if(const std::function<bool(const Unexpected&)>& condition
 }
 
 const std::list<Unexpected>& Matching::on(std::uint64_t channel) const {
-    static const std::list<Unexpected> none;
+    static const auto& none = *new std::list<Unexpected>;  // groups may outlive static objects
     const std::list<Unexpected>* const messages = unexpected_.empty() ? nullptr : unexpected_.on(channel);
     return messages == nullptr ? none : *messages;
 }

@@ -53,6 +53,8 @@ class Matching {
     void forget(const Unexpected& message);
     void forget_if(std::uint64_t channel, const std::function<bool(const Unexpected&)>& condition);
     void forget_if(const std::function<bool(const Unexpected&)>& condition);
+    /// Calls `see` for each.
+    void for_each_unexpected(const std::function<void(const Unexpected&)>& see) const { unexpected_.for_each(see); }
     /// All on a channel, in the order of their arrival.
     const std::list<Unexpected>& on(std::uint64_t channel) const;
 

@@ -155,7 +155,7 @@ void Job::Rank::begin(const Step& step) {
     symbols::fill(memory_.data() + outputs_at_, output);
     const std::uint64_t channel = Channel::of_collective(0, step.sequence);
     begun_.push_back(step.fingerprint);
-    mailbox_.check_unexpected(channel, step.fingerprint);
+    mailbox_.checks().check_unexpected(channel, step.fingerprint);
     const engine::Operands operands{.input = reinterpret_cast<std::byte*>(memory_.data()),
                                     .output = reinterpret_cast<std::byte*>(memory_.data() + outputs_at_),
                                     .dtype = DType::int64,
@@ -195,7 +195,7 @@ bool Job::Rank::finish_collective() {
         job_.wrong_ = fmt::format("rank {}, {} #{}: {}", rank_, to_string(contract.collective), step_->sequence, wrong);
     execution_.reset();
     if (contract.collective == Collective::all_to_all)
-        mailbox_.check_surplus(Channel::of_collective(0, step_->sequence), step_->fingerprint);
+        mailbox_.checks().check_surplus(Channel::of_collective(0, step_->sequence), step_->fingerprint);
     return true;
 }
 

@@ -1,0 +1,60 @@
+// Stacks of threads, and the places in the source of which they consist.
+#include "record/stacks.hpp"
+#include "record/source_lines.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <future>
+#include <string>
+#include <thread>
+
+namespace tutti::record {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(SourceLines, find_nothing_new_when_their_time_is_up_and_nothing_where_there_is_no_code) {
+    const void* const here = [] [[gnu::noinline]] { return __builtin_return_address(0); }();
+    EXPECT_EQ(SourceLines(0ms).of(here), "");
+    const std::string place = SourceLines(10s).of(here);
+    EXPECT_NE(place.find("TestBody()"), std::string::npos) << place;
+    EXPECT_EQ(SourceLines(0ms).of(here), place) << "it is known by now";
+    int variable = 0;
+    EXPECT_EQ(SourceLines(10s).of(&variable), "");
+    EXPECT_EQ(SourceLines(10s).at(nullptr), "");
+}
+
+TEST(Stacks, show_where_other_threads_are_and_leave_those_alone_that_block_signals) {
+    std::promise<void> end;
+    std::shared_future<void> ended = end.get_future().share();
+    std::atomic<int> ready{0};
+    const auto waits = [&] {
+        ++ready;
+        ended.wait();
+    };
+    std::thread open(waits), blocked([&] {
+        sigset_t all;
+        ::sigfillset(&all);
+        ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
+        waits();
+    });
+    while (ready < 2) std::this_thread::yield();
+    set_stack_source([](std::chrono::milliseconds) { return std::string("  another language\n"); });
+    for (int i = 0; i < 2; ++i) {
+        const std::string text = stacks_of_threads(5s);
+        EXPECT_TRUE(text.starts_with("  another language\n  thread ")) << text;
+        EXPECT_NE(text.find("    #0 "), std::string::npos) << text;
+        EXPECT_NE(text.find("Stacks_show_where_other_threads"), std::string::npos) << text;
+        EXPECT_NE(text.find("it blocks signals: no stack"), std::string::npos) << text;
+    }
+    set_stack_source(nullptr);
+    end.set_value();
+    open.join();
+    blocked.join();
+}
+
+}  // namespace
+}  // namespace tutti::record
