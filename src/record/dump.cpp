@@ -277,8 +277,9 @@ std::string unmatched_in_words(const Dump& dump) {
     for (const auto& [key, count] : counts) {
         if (++named > named_max) break;
         text += named > 1 ? ", " : "";
-        text += count == 1 ? "a message" : fmt::format("{} messages", count);
-        text += fmt::format(" with tag {} from rank {}", key.first, key.second);
+        const auto [tag, rank] = key;
+        text += count == 1 ? fmt::format("a message with tag {} from rank {}", tag, rank)
+                           : fmt::format("{} messages with tag {} from rank {}", count, tag, rank);
     }
     if (named > named_max) text += " and others";
     if (!text.empty()) text += dump.unmatched.size() == 1 ? " is here" : " are here";
