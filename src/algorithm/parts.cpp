@@ -47,7 +47,7 @@ class Parts final : public schedule::PartMaker {
 }  // namespace
 
 const schedule::PartMaker& parts() {
-    static const Parts& all = *new Parts;  // groups may outlive static objects
+    static const Parts& all = *new Parts;  // groups outlive static objects
     return all;
 }
 

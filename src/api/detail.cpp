@@ -4,6 +4,8 @@
 #include "api/coalescing_internal.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
+#include "record/call_site.hpp"
+#include "record/source_lines.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/object_collectives.hpp>
@@ -13,8 +15,7 @@
 #include <fmt/ranges.h>
 
 #include <array>
-#include <cstdlib>
-#include <memory>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -41,9 +42,10 @@ void log_stack(const char* name) {
     if (env::get("TORCH_SHOW_CPP_STACKTRACES") != "1") return;
     std::array<void*, 64> frames{};
     const int depth = ::backtrace(frames.data(), static_cast<int>(frames.size()));
-    const std::unique_ptr<char*, decltype(&std::free)> symbols(::backtrace_symbols(frames.data(), depth), &std::free);
+    record::SourceLines lines(std::chrono::milliseconds(500));
     std::string text = fmt::format("{} differs from what another rank calls; called from:", name);
-    for (int i = 1; symbols && i < depth; ++i) text += fmt::format("\n  #{} {}", i, symbols.get()[i]);
+    for (int i = 1; i < depth; ++i)
+        text += fmt::format("\n  #{} {}", i, record::describe_call_site(frames[static_cast<std::size_t>(i)], &lines));
     TUTTI_ERROR("{}", text);
 }
 

@@ -31,16 +31,14 @@ TEST(Stacks, show_where_other_threads_are_and_leave_those_alone_that_block_signa
     std::promise<void> end;
     std::shared_future<void> ended = end.get_future().share();
     std::atomic<int> ready{0};
-    const auto waits = [&] {
+    const auto wait_with_mask = [&](int (*fill)(sigset_t*)) {
+        sigset_t blocked;
+        fill(&blocked);
+        ::pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
         ++ready;
         ended.wait();
     };
-    std::thread open(waits), blocked([&] {
-        sigset_t all;
-        ::sigfillset(&all);
-        ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
-        waits();
-    });
+    std::thread open(wait_with_mask, &::sigemptyset), blocked(wait_with_mask, &::sigfillset);
     while (ready < 2) std::this_thread::yield();
     set_stack_source([](std::chrono::milliseconds) { return std::string("  another language\n"); });
     for (int i = 0; i < 2; ++i) {

@@ -109,7 +109,7 @@ struct Known {
     std::optional<Measurement> numbers;
 };
 Known& this_hosts() {
-    static Known& known = *new Known;  // groups may outlive static objects
+    static Known& known = *new Known;  // groups outlive static objects
     return known;
 }
 
