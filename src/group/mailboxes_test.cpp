@@ -48,9 +48,9 @@ TEST_F(MailboxesOfOne, messages_that_no_receive_has_met_are_recorded_as_long_as_
     const Flight::Guard guard(alone_.flight);
     const auto tags = [&] {
         mailboxes_.record_unmatched();
-        std::vector<int> tags;
-        for (const auto& message : alone_.group->recorder().snapshot("").unmatched) tags.push_back(message.tag);
-        return tags;
+        std::vector<int> found;
+        for (const auto& message : alone_.group->recorder().snapshot("").unmatched) found.push_back(message.tag);
+        return found;
     };
     transport::Transfer first = alone_.transfer(false, 1), second = alone_.transfer(false, 3), own = first;
     own.channel = Channel::of_message(alone_.group->index(), OwnMessage::object_head);

@@ -87,7 +87,7 @@ void leave_all(std::chrono::milliseconds limit, const std::string& reason) noexc
 }
 
 // On a thread of its own: this one's variables have gone already.
-void leave_at_exit() {
+[[gnu::noinline]] void leave_at_exit() {
     struct AtExit {
         ~AtExit() {
             if (all().empty()) return;
