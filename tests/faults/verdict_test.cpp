@@ -200,7 +200,7 @@ TEST_P(Verdicts, of_a_message_that_never_comes_show_what_its_sender_does) {
         std::this_thread::sleep_for(100ms);
     });
     expect_the_same(job.collect(2, 5s), 2, ErrorCode::timeout,
-                    {"recv in group", "rank 0: it is in receive of int32 × 10 from rank 1 for",
+                    {"recv in group", "rank 0: it is in receive of int32 × 10 from rank 1 with tag 0 for",
                      "rank 1: its last operation was #1 barrier (completed"});
 }
 
