@@ -1,9 +1,7 @@
 // spawn(): runs a function on n ranks, as processes or as threads of this one.
 //
-//     ::setenv("MASTER_ADDR", "127.0.0.1", 1);
-//     ::setenv("MASTER_PORT", "29500", 1);
 //     tutti::spawn([](int rank) {
-//         tutti::init_process_group({.world_size = 4, .rank = rank});
+//         tutti::init_process_group();
 //         …
 //         tutti::destroy_process_group();
 //     }, 4);
@@ -14,6 +12,10 @@
 // serves is fine: the child closes its copy. spawn() first writes the output that waits in stdio's buffers. A child
 // that returns from its function ends with _exit(2): no destructor of a static object and no atexit() handler runs
 // twice. Children die with the thread that called spawn().
+//
+// A process that says no rank to init_process_group gets that of spawn(), and the world of its ranks, whatever job the
+// caller of spawn() is in. A program that says its rank, world_size, store or init_method has its way: to make the
+// ranks a part of a larger world, it gives all of them and sets MASTER_ADDR and MASTER_PORT.
 //
 // Threads share the process, so also its default group and its environment: give each rank a ProcessGroup of its own,
 // from one HashStore.
@@ -104,5 +106,8 @@ TUTTI_API SpawnContext spawn(std::function<void(int rank)> fn, int nprocs = 1, c
 /// destroyed. Processes get SIGTERM instead; their token never asks.
 TUTTI_API SpawnContext spawn(std::function<void(int rank, std::stop_token stop)> fn, int nprocs = 1,
                              const SpawnOptions& options = {});
+
+/// For bindings that start the processes themselves: this process is rank `rank` of `nprocs`, which meet in a file.
+TUTTI_API void become_spawned_rank(int rank, int nprocs, const std::string& meeting_file);
 
 }  // namespace tutti

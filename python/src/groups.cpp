@@ -8,6 +8,7 @@
 #include <tutti/debug.hpp>
 #include <tutti/device_mesh.hpp>
 #include <tutti/groups.hpp>
+#include <tutti/spawn.hpp>
 
 #include <fmt/format.h>
 #include <nanobind/operators.h>
@@ -262,6 +263,7 @@ void bind_process_group(nb::module_& m) {
 
 void bind_making(nb::module_& m) {
     m.def("init_process_group", &init);
+    m.def("become_spawned_rank", &become_spawned_rank);
     m.def("destroy_process_group", [](nb::handle group) {
         const ProcessGroup which = group_of(group, "destroy_process_group");
         without_gil([&] { destroy_process_group(which); });

@@ -8,11 +8,14 @@
 
     sums = tutti.dask.run(client, step, np.ones(4))        # by rank
 
-The tasks start together, each on a worker of its own, with a default group that ends with them. The job's secret travels in
+The tasks start together, each on a worker of its own, with a default group that ends with them. A process has one default
+group, so calls of run that share workers wait for each other, whichever clients they come from. The job's secret travels in
 the tasks' arguments, so it is as safe as the cluster's own connections (TLS, where Dask has it).
 """
 from __future__ import annotations
 
+import random
+import threading
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -22,12 +25,20 @@ from uuid import uuid4
 
 from . import distributed as dist
 from ._engines import Invitation, accept, naming, serve
-from .errors import DistError, InvalidArgument, PeerLost
+from .errors import DistError, InvalidArgument, PeerLost, Timeout
 
 __all__ = ["run"]
 
 _moment = 5.0  # seconds
-_served: dict[str, Any] = {}  # on the worker of rank 0: the stores of jobs that have not begun
+_reserved_for = 30.0  # seconds without a word from the job's client, before its rank begins here
+
+_foreign = "has a default group that tutti.dask.run has not made: expected destroy_process_group() there"
+
+# On a worker.
+_served: dict[str, Any] = {}  # of rank 0: the stores of jobs that have not begun
+_lock = threading.Lock()
+_owner: str = ""  # the job whose rank this process is, or will be
+_owned_until = 0.0
 
 
 def run(client: Any, fn: Callable[..., Any], *args: Any, workers: Sequence[str] | None = None,
@@ -48,6 +59,15 @@ def run(client: Any, fn: Callable[..., Any], *args: Any, workers: Sequence[str] 
         raise InvalidArgument("tutti.dask.run: workers: one worker is named twice: expected each once, since a process is one "
                               "rank")
     job = uuid4().hex
+    _reserve_all(client, job, chosen, time.monotonic() + timeout.total_seconds())
+    try:
+        return _run(client, job, chosen, known, timeout, fn, args, kwargs)
+    finally:
+        _release_all(client, job, chosen)
+
+
+def _run(client: Any, job: str, chosen: list[str], known: dict[str, Any], timeout: timedelta, fn: Callable[..., Any],
+         args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     pin = {"allow_other_workers": False, "pure": False, "retries": 0}
     host = urlsplit(chosen[0]).hostname or "127.0.0.1"
     invitation = client.submit(_serve, job, host, timeout, workers=[chosen[0]], key=f"tutti-store-{job}", **pin).result()
@@ -55,7 +75,7 @@ def run(client: Any, fn: Callable[..., Any], *args: Any, workers: Sequence[str] 
     calls = [client.submit(_rank, job, invitation, rank, names, timeout, fn, args, kwargs, workers=[worker],
                            key=f"tutti-rank-{rank}-{job}", **pin) for rank, worker in enumerate(chosen)]
     try:
-        _settle(client, calls, chosen)
+        _settle(client, job, calls, chosen)
         errors = [call.exception() for call in calls if call.status == "error"]
         for error in sorted(errors, key=lambda e: isinstance(e, DistError)):  # before what the others say of it
             raise error
@@ -70,16 +90,67 @@ def run(client: Any, fn: Callable[..., Any], *args: Any, workers: Sequence[str] 
 
 # A worker that died never ends its call: Dask waits for it to come back. The others tell of it, or, when nobody is left or
 # waits for it, the cluster does; either way the calls that still run have a moment to end.
-def _settle(client: Any, calls: list[Any], chosen: list[str]) -> None:
-    deadline = None
+def _settle(client: Any, job: str, calls: list[Any], chosen: list[str]) -> None:
+    deadline, renewed = None, time.monotonic()
     while any(call.status == "pending" for call in calls):
         if deadline is None:
             known = client.scheduler_info(n_workers=-1)["workers"]
+            if time.monotonic() - renewed > _reserved_for / 3:
+                client.run(_reserve, job, workers=[worker for worker in chosen if worker in known], on_error="ignore")
+                renewed = time.monotonic()
             if any(call.status == "error" for call in calls) or not set(chosen) <= set(known):
                 deadline = time.monotonic() + _moment
         elif time.monotonic() > deadline:
             return
         time.sleep(0.05)
+
+
+# All workers, or none: ranks that wait for each other on some of them would wait for ever.
+def _reserve_all(client: Any, job: str, chosen: list[str], deadline: float) -> None:
+    pause = 0.02
+    try:
+        while True:
+            answers = client.run(_reserve, job, workers=chosen)
+            busy = {worker: why for worker, why in answers.items() if why}
+            if not busy:
+                return
+            _release_all(client, job, chosen)
+            for worker, why in busy.items():
+                if why == _foreign:
+                    raise InvalidArgument(f"tutti.dask.run: the worker at {worker} {why}")
+            if time.monotonic() > deadline:
+                worker, why = next(iter(busy.items()))
+                raise Timeout(f"tutti.dask.run: the worker at {worker} {why}, and the time limit is over")
+            time.sleep(random.uniform(pause / 2, pause))
+            pause = min(2 * pause, 0.5)
+    except BaseException:
+        _release_all(client, job, chosen)
+        raise
+
+
+def _release_all(client: Any, job: str, chosen: list[str]) -> None:
+    known = client.scheduler_info(n_workers=-1)["workers"]
+    client.run(_release, job, workers=[worker for worker in chosen if worker in known], on_error="ignore")
+
+
+def _reserve(job: str) -> str:
+    """Empty, or why this worker is not to be had."""
+    global _owner, _owned_until
+    with _lock:
+        if _owner not in ("", job) and time.monotonic() < _owned_until:
+            return "is taken by another call of tutti.dask.run"
+        if _owner == "" and dist.is_initialized():
+            return _foreign
+        _owner, _owned_until = job, max(_owned_until, time.monotonic() + _reserved_for)
+    return ""
+
+
+def _release(job: str) -> None:
+    global _owner, _owned_until
+    with _lock:
+        _served.pop(job, None)
+        if _owner == job and _owned_until < float("inf"):
+            _owner, _owned_until = "", 0.0
 
 
 def _serve(job: str, host: str, timeout: timedelta) -> Invitation:
@@ -90,10 +161,20 @@ def _serve(job: str, host: str, timeout: timedelta) -> Invitation:
 
 def _rank(job: str, invitation: Invitation, rank: int, names: list[str], timeout: timedelta, fn: Callable[..., Any],
           args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    with naming(names):
-        store = _served.pop(job) if rank == 0 else accept(invitation, timeout)
-        dist.init_process_group(store=store, rank=rank, world_size=len(names), timeout=timeout)
-        try:
+    global _owner, _owned_until
+    with _lock:
+        if _owner not in ("", job):
+            raise Timeout(f"tutti.dask.run: rank {rank}, {names[rank]}, has begun so late that another call has the worker")
+        _owner, _owned_until = job, float("inf")
+    try:
+        with naming(names):
+            store = _served.pop(job) if rank == 0 else accept(invitation, timeout)
+            dist.init_process_group(store=store, rank=rank, world_size=len(names), timeout=timeout)
             return fn(*args, **kwargs)
+    finally:
+        try:
+            if dist.is_initialized():
+                dist.destroy_process_group()
         finally:
-            dist.destroy_process_group()
+            with _lock:
+                _owner, _owned_until = "", 0.0

@@ -38,17 +38,24 @@ def init(comm: Any = None, backend: str | None = None, timeout: timedelta = time
         raise InvalidArgument(f"tutti.mpi.init: comm={comm!r}: expected a communicator of mpi4py that this process is in, such "
                               "as MPI.COMM_WORLD")
     rank, size = comm.Get_rank(), comm.Get_size()
-    hosts = comm.gather(MPI.Get_processor_name())
+    found = comm.gather((MPI.Get_processor_name(), dist.is_initialized()))
     store: TCPStore | None = None
-    answer: Invitation | str | None = None
-    if hosts is not None:
+    answer: Invitation | DistError | None = None
+    if found is not None:  # the others learn it too, instead of waiting for this rank
+        hosts = [host for host, _ in found]
+        taken = [number for number, (_, has_group) in enumerate(found) if has_group]
         try:
-            store, answer = serve(_address(hosts), timeout)
+            if taken:
+                answer = InvalidArgument(f"tutti.mpi.init: rank {taken[0]} of the communicator ({len(taken)} in all) has a default "
+                                         "group already: expected destroy_process_group() before")
+            else:
+                store, answer = serve(_address(hosts), timeout)
         except (DistError, OSError) as error:
-            answer = str(error)  # the others learn it too, instead of waiting for an invitation
+            answer = DistError(f"tutti.mpi.init: rank 0 could not serve the store of this group: {error}")
     answer = comm.bcast(answer)
     if not isinstance(answer, Invitation):
-        raise DistError(f"tutti.mpi.init: rank 0 could not serve the store of this group: {answer}")
+        assert answer is not None
+        raise answer
     if store is None:
         store = accept(answer, timeout)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)

@@ -1,12 +1,15 @@
 """spawn(): runs a function on n ranks, each in a process of its own. Follows torch.multiprocessing.spawn.
 
     def train(rank, epochs):
-        dist.init_process_group(rank=rank, world_size=4)
+        dist.init_process_group()
         ...
 
     if __name__ == "__main__":
-        os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", "29500"
         tutti.multiprocessing.spawn(train, args=(10,), nprocs=4)
+
+A rank that says none to init_process_group gets its own of spawn, and the world of spawn's ranks, whatever job the caller is in. A
+rank that says its rank, world_size, store or init_method has its way: to make the ranks a part of a larger world, it gives all of
+them and sets MASTER_ADDR and MASTER_PORT.
 """
 from __future__ import annotations
 
@@ -46,12 +49,16 @@ class ProcessExitedException(ProcessException):
         self.exit_code, self.signal_name = exit_code, signal_name
 
 
-def _run(fn: Callable[..., object], index: int, args: tuple[Any, ...], error_file: str, parent: int) -> None:
+def _run(fn: Callable[..., object], index: int, nprocs: int, args: tuple[Any, ...], meeting_file: str, error_file: str,
+         parent: int) -> None:
+    from ._core import become_spawned_rank
+
     if parent:
         _end_with_parent(parent)
     else:
         _end_with_grandparent()
     try:
+        become_spawned_rank(index, nprocs, meeting_file)
         fn(index, *args)
     except KeyboardInterrupt:
         pass  # the parent has got it too
@@ -94,8 +101,8 @@ def _end_with_grandparent() -> None:
 class ProcessContext:
     """Ranks that run."""
 
-    def __init__(self, processes: list[BaseProcess], error_files: list[str]) -> None:
-        self.processes, self.error_files = processes, error_files
+    def __init__(self, processes: list[BaseProcess], error_files: list[str], meeting_file: str = "") -> None:
+        self.processes, self.error_files, self._meeting_file = processes, error_files, meeting_file
         self._failed: ProcessException | None = None
 
     def pids(self) -> list[int]:
@@ -156,7 +163,7 @@ class ProcessContext:
         return ProcessExitedException(f"process {index} terminated with exit code {code}", index, pid, code)
 
     def _remove_files(self) -> None:
-        for file in self.error_files:
+        for file in (*self.error_files, self._meeting_file):
             if os.path.exists(file):
                 os.unlink(file)
 
@@ -178,15 +185,21 @@ def start_processes(fn: Callable[..., object], args: tuple[Any, ...] = (), nproc
     context = multiprocessing.get_context(start_method)
     processes: list[BaseProcess] = []
     files: list[str] = []
-    for index in range(nprocs):
+
+    def new_file() -> str:
         handle, name = tempfile.mkstemp(prefix="tutti-spawn-")
         os.close(handle)
-        files.append(name)
+        return name
+
+    meeting_file = new_file()
+    for index in range(nprocs):
+        files.append(new_file())
         process = context.Process(  # type: ignore[attr-defined]
-            target=_run, args=(fn, index, args, name, 0 if start_method == "forkserver" else os.getpid()), daemon=daemon)
+            target=_run, daemon=daemon,
+            args=(fn, index, nprocs, args, meeting_file, files[index], 0 if start_method == "forkserver" else os.getpid()))
         process.start()
         processes.append(process)
-    ranks = ProcessContext(processes, files)
+    ranks = ProcessContext(processes, files, meeting_file)
     if not join:
         return ranks
     try:

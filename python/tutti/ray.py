@@ -14,12 +14,15 @@
             collective.allreduce(x)
             return x
 
-Ray's internal store carries the address of rank 0 and the group's secret, so actors may be on any node. An actor that dies is
+Ray's internal store carries the address of rank 0 and the group's secret, so actors may be on any node. A group is of actors of
+one job and namespace: jobs that use the same name know nothing of each other. Two groups of one name that a job makes at the same
+time are an error. An actor that dies is
 named, by rank and by actor, to all others of its groups at once; a group that waits longer than its time limit raises
 tutti.distributed.Timeout. For Ray Train there is nothing to import: TorchConfig(backend="tutti").
 """
 from __future__ import annotations
 
+import json
 import os
 import time
 from datetime import timedelta
@@ -59,23 +62,47 @@ class TuttiGroup(BaseGroup):  # type: ignore[misc,unused-ignore]
 
     def __init__(self, world_size: int, rank: int, group_name: str) -> None:
         super().__init__(world_size, rank, group_name)
-        self._key = f"tutti/{group_name}"
-        deadline = time.monotonic() + self.join_timeout.total_seconds()
-        store = self._serve() if rank == 0 else self._find(deadline)
-        left = timedelta(seconds=max(deadline - time.monotonic(), 1))
+        context = ray.get_runtime_context()
+        self._place = f"job {context.get_job_id()}, namespace {context.namespace}"
+        # JSON keeps names apart that have any letters.
+        self._key = "tutti/" + json.dumps([context.get_job_id(), context.namespace, group_name])
         self._names = [_own_name()]
-        self._group = dist.ProcessGroup(store, rank, world_size, timeout=left, name=group_name)
-        names: list[Any] = [None] * world_size
+        deadline = time.monotonic() + self.join_timeout.total_seconds()
+        if rank != 0:
+            return self._join(self._find(deadline), deadline)
+        store, text = self._serve()
+        try:
+            self._join(store, deadline)
+        finally:  # all have come, or none will: a later group of this name begins anew
+            if internal_kv._internal_kv_get(self._key) == text:
+                internal_kv._internal_kv_del(self._key)
+
+    def _join(self, store: TCPStore, deadline: float) -> None:
+        left = timedelta(seconds=max(deadline - time.monotonic(), 1))
+        self._group = dist.ProcessGroup(store, self._rank, self._world_size, timeout=left, name=self._group_name)
+        names: list[Any] = [None] * self._world_size
         dist.all_gather_object(names, self._names[0], group=self._group)
         self._names = names
         self._group.timeout = self.default_timeout
-        if rank == 0:  # all have come: a later group of this name begins anew
-            internal_kv._internal_kv_del(self._key)
 
-    def _serve(self) -> TCPStore:
+    # Another actor's invitation stays as long as that actor lives: it may be for others than this one's.
+    def _serve(self) -> tuple[TCPStore, bytes]:
         store, invitation = serve(ray.util.get_node_ip_address(), self.join_timeout)
-        internal_kv._internal_kv_put(self._key, invitation.to_text(), overwrite=True)
-        return store
+        store.set("rank 0", self._names[0])
+        text = invitation.to_text().encode()
+        while internal_kv._internal_kv_put(self._key, text, overwrite=False):
+            there = internal_kv._internal_kv_get(self._key)
+            if there is None:
+                continue
+            try:
+                owner = accept(Invitation.from_text(there.decode()), _one_try).get("rank 0").decode()
+            except (dist.DistNetworkError, DistStoreError):  # it has died; another one that sees that removes the same text
+                if internal_kv._internal_kv_get(self._key) == there:
+                    internal_kv._internal_kv_del(self._key)
+                continue
+            raise InvalidArgument(f"group \"{self._group_name}\" ({self._place}): {owner} is rank 0 of a group of this name that is "
+                                  f"being made, and so wants to be {self._names[0]}: expected one group of a name at a time")
+        return store, text
 
     # The invitation may be that of an actor that died before the group was whole: then it is looked for again.
     def _find(self, deadline: float) -> TCPStore:
@@ -92,7 +119,7 @@ class TuttiGroup(BaseGroup):  # type: ignore[misc,unused-ignore]
                 return store
             except (dist.DistNetworkError, DistStoreError) as error:
                 cause = str(error)
-        raise Timeout(f"group \"{self._group_name}\": rank {self._rank} has not found rank 0 within "
+        raise Timeout(f"group \"{self._group_name}\" ({self._place}): rank {self._rank} has not found rank 0 within "
                       f"{self.join_timeout.total_seconds():g} s: {cause}")
 
     @classmethod

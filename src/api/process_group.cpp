@@ -24,7 +24,6 @@ namespace {
 struct Default {
     std::mutex mutex;
     ProcessGroup group;
-    int generation = 0;  // of inits in this process: equal on all ranks, keeps the keys of worlds in one store apart
     std::atomic<std::uint64_t> changes{0};  // of `group`: the group that a thread remembers holds until the next
 };
 Default& state() {
@@ -57,8 +56,9 @@ ProcessGroup named_or_default(const ProcessGroup& group) {
     return group || group.is_non_member() ? group : default_group();
 }
 
-// One byte from each rank to each.
-void connect_all(const ProcessGroup& group) {
+// One byte from each rank to each, where the process is bound to its CPU.
+void connect_if_bound(const ProcessGroup& group, const std::optional<Device>& device) {
+    if (!device || device->type != Device::Type::cpu) return;
     std::vector<std::uint8_t> out(static_cast<std::size_t>(group.size())), in(out.size());
     all_to_all_single(in, out, {.group = group});
 }
@@ -66,7 +66,7 @@ void connect_all(const ProcessGroup& group) {
 }  // namespace
 
 ProcessGroup::ProcessGroup(const ProcessGroupOptions& options) : group_(detail::Group::of_all(options)) {
-    if (options.device_id && options.device_id->type == Device::Type::cpu) connect_all(*this);
+    connect_if_bound(*this, options.device_id);
 }
 int ProcessGroup::rank() const {
     return outside_ ? -1 : checked(*this).rank();
@@ -139,17 +139,6 @@ milliseconds check(const InitOptions& options) {
     return timeout;
 }
 
-/// Where the ranks meet for the world that comes after those that this process has joined, or failed to join.
-Store place_of_next_world(const rendezvous::Joined& joined) {
-    if (joined.is_fresh) return PrefixStore("world", joined.store);
-    const std::lock_guard lock(state().mutex);
-    return PrefixStore(fmt::format("world/{}", state().generation + 1), joined.store);
-}
-void count_world() {
-    const std::lock_guard lock(state().mutex);
-    ++state().generation;
-}
-
 }  // namespace
 
 void init_process_group(const InitOptions& options) {
@@ -168,25 +157,23 @@ void init_process_group(const InitOptions& options) {
         request.timeout = check(options);
         joined = rendezvous::resolve(request);
     } catch (const InvalidArgument& error) {
-        const auto place_in = [&](const rendezvous::Joined& where) {
-            return detail::World::place_in(place_of_next_world(where), defaults.name);
-        };
-        if (rendezvous::say_failed(request, place_in, error)) count_world();  // the others fail with this rank
+        rendezvous::say_failed(request, defaults.name, error);  // the others fail with this rank
         throw;
     }
-    const Store place = place_of_next_world(joined);
-    count_world();
     try {
-        set_default_group(ProcessGroup({.store = place,
-                                        .rank = joined.rank,
-                                        .world_size = joined.world_size,
-                                        .timeout = request.timeout,
-                                        .name = defaults.name,
-                                        .transport = options.transport,
-                                        .determinism = options.determinism,
-                                        .backend = options.backend,
-                                        .pg_options = options.pg_options,
-                                        .device_id = options.device_id}));
+        ProcessGroup group(detail::Group::of_all({.store = joined.store,
+                                                  .rank = joined.rank,
+                                                  .world_size = joined.world_size,
+                                                  .timeout = request.timeout,
+                                                  .name = defaults.name,
+                                                  .transport = options.transport,
+                                                  .determinism = options.determinism,
+                                                  .backend = options.backend,
+                                                  .pg_options = options.pg_options,
+                                                  .device_id = options.device_id},
+                                                 {.worlds_in_store = joined.worlds()}));
+        connect_if_bound(group, options.device_id);
+        set_default_group(std::move(group));
     } catch (const DistError& error) {
         rendezvous::stay_for_others(error, joined.hosts_store, joined.world_size);
         throw;

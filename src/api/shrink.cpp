@@ -64,8 +64,10 @@ ProcessGroup ProcessGroup::shrink(const ShrinkOptions& o) const {
                                                    .pg_options = old.backends().options(),
                                                    .device_id = old.backends().device(),
                                                    .listen_host = world.setup().listen_host},
-                                                  survivors.deadline(), "ranks " + who,
-                                                  {.of = group_, .left_out = std::move(left_out)}));
+                                                  {rendezvous::Attempt::Worlds::one,
+                                                   survivors.deadline(),
+                                                   "ranks " + who,
+                                                   {.of = group_, .left_out = std::move(left_out)}}));
     } catch (const DistStoreError& error) {
         if (error.code() != ErrorCode::timeout) throw;
         throw Timeout(fmt::format("shrink: a rank was lost while ranks {} joined: {}", who, error.what()),

@@ -71,10 +71,16 @@ std::shared_ptr<Domain> Domain::of(const AllToAllVV2Param& p) {
         check_terms(slot->terms, terms, p);
         return shared;
     }
-    auto domain = std::make_shared<Domain>(meet(p), true);
-    slot->domain = domain;
-    slot->terms = terms;
-    return domain;
+    try {
+        auto domain = std::make_shared<Domain>(meet(p), true);
+        slot->domain = domain;
+        slot->terms = terms;
+        return domain;
+    } catch (const Error&) {
+        throw;
+    } catch (const InvalidArgument& error) {  // ranks contradict each other
+        throw Error(ERROR_INVALID_PARAM, error.what(), error.context());
+    }
 }
 
 ProcessGroup Domain::group() const {

@@ -8,11 +8,10 @@
 #include "core/log.hpp"
 #include "core/settings.hpp"
 #include "core/socket.hpp"
-#include "group/world.hpp"
+#include "group/group.hpp"
 #include "rendezvous/job_environment.hpp"
 #include "rendezvous/place.hpp"
 #include "rendezvous/rendezvous.hpp"
-#include "rendezvous/table.hpp"
 #include "security/secret.hpp"
 
 #include <fmt/format.h>
@@ -117,13 +116,11 @@ ProcessGroup by_rank_table(AllToAllVV2Param p) {
 
 // ---- In the store that tutti run serves
 
-// The store lasts longer than a domain: a rank that comes for the n-th time meets those that come for the n-th time.
+// The store lasts longer than a domain. Ranks of any number may meet there again and again.
 ProcessGroup in_store_of_launcher(const AllToAllVV2Param& p) {
     const rendezvous::Joined joined =
         rendezvous::resolve({.rank = p.rank, .world_size = p.rankSize, .timeout = time_limit()});
-    PrefixStore domain("atb/" + p.commDomain, joined.store);
-    const std::int64_t time = domain.add(fmt::format("rank/{}", p.rank), 1);
-    return join(p, PrefixStore(fmt::format("time/{}", time), domain));
+    return join(p, joined.store);
 }
 
 // ---- Among the processes of this host
@@ -229,9 +226,7 @@ ProcessGroup on_this_host(const AllToAllVV2Param& p) {
 }
 
 void tell_processes(const AllToAllVV2Param& p, const std::exception& error) {
-    const auto tell = [&](const Store& store) {
-        rendezvous::say_failed(detail::World::place_in(store, name_of_domain(p)), p.rank, error);
-    };
+    const auto tell = [&](const Store& store) { say_failed(store, p, error); };
     try {
         return tell(store_behind_door(p, Deadline::after(time_to_tell)));
     } catch (const Timeout&) {
@@ -241,17 +236,6 @@ void tell_processes(const AllToAllVV2Param& p, const std::exception& error) {
     tell(store);
     const Door door(doors_of(p.commDomain), store.port());
     std::this_thread::sleep_for(rendezvous::time_for_others);
-}
-
-void agree_on_root(const AllToAllVV2Param& p, Store place) {
-    const std::string mine = std::to_string(p.rankRoot);
-    const std::string theirs = place.compare_set("rankRoot", "", mine);
-    if (theirs == mine) return;
-    const Error error(ERROR_INVALID_PARAM,
-                      fmt::format("AllToAllVV2Param: rankRoot is {} on rank {} and {} on another: expected one for all",
-                                  mine, p.rank, theirs));
-    rendezvous::say_failed(detail::World::place_in(place, name_of_domain(p)), p.rank, error);
-    throw error;
 }
 
 }  // namespace
@@ -266,17 +250,22 @@ std::chrono::milliseconds time_limit() {
 
 ProcessGroup join(const AllToAllVV2Param& p, const Store& place, bool serves, const std::string& listen_host) {
     try {
-        agree_on_root(p, place);
-        return ProcessGroup({.store = place,
-                             .rank = p.rank,
-                             .world_size = p.rankSize,
-                             .timeout = time_limit(),
-                             .name = name_of_domain(p),
-                             .listen_host = listen_host});
+        return ProcessGroup(detail::Group::of_all({.store = place,
+                                                   .rank = p.rank,
+                                                   .world_size = p.rankSize,
+                                                   .timeout = time_limit(),
+                                                   .name = name_of_domain(p),
+                                                   .listen_host = listen_host},
+                                                  {.terms = fmt::format("rankRoot {}", p.rankRoot)}));
     } catch (const DistError& error) {
         rendezvous::stay_for_others(error, serves, p.rankSize);
         throw;
     }
+}
+
+void say_failed(const Store& place, const AllToAllVV2Param& p, const std::exception& error) noexcept {
+    rendezvous::Attempt(place, name_of_domain(p), rendezvous::Attempt::Worlds::many)
+        .say_failed(p.rank, p.rankSize, error);
 }
 
 ProcessGroup meet(const AllToAllVV2Param& param) {

@@ -29,9 +29,10 @@ std::chrono::milliseconds time_limit();
 ProcessGroup meet_among_threads(const AllToAllVV2Param& param);
 void tell_threads(const AllToAllVV2Param& param, const std::exception& error);
 
-/// A group of its ranks, which meet in `place`: a store of this domain alone. `serves`: for other processes. Throws
-/// Error where ranks disagree about rankRoot.
+/// A group of its ranks, which meet in `place`. `serves`: for other processes.
 ProcessGroup join(const AllToAllVV2Param& param, const Store& place, bool serves = false,
                   const std::string& listen_host = {});
+/// Tells the ranks that meet in `place` that this one cannot join.
+void say_failed(const Store& place, const AllToAllVV2Param& param, const std::exception& error) noexcept;
 
 }  // namespace tutti::atb

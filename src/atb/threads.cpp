@@ -2,8 +2,6 @@
 // memory; when all are there the next ones begin another meeting.
 #include "atb/meeting.hpp"
 #include "core/fork_guard.hpp"
-#include "group/world.hpp"
-#include "rendezvous/table.hpp"
 
 #include <fmt/format.h>
 
@@ -82,7 +80,7 @@ void tell_threads(const AllToAllVV2Param& p, const std::exception& error) {
         gathering = found->second;
         gatherings().erase(found);
     }
-    rendezvous::say_failed(detail::World::place_in(gathering->store, name_of_domain(p)), p.rank, error);
+    say_failed(gathering->store, p, error);
 }
 
 }  // namespace tutti::atb

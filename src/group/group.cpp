@@ -3,7 +3,6 @@
 
 #include "group/fingerprint.hpp"
 #include "group/recording.hpp"
-#include "rendezvous/table.hpp"
 
 #include <tutti/error.hpp>
 
@@ -37,24 +36,24 @@ algorithm::Layout apart_if_carried(algorithm::Layout layout, const backend::Devi
 
 }  // namespace
 
-std::shared_ptr<Group> Group::of_all(const ProcessGroupOptions& options, std::optional<Deadline> joining,
-                                     std::string description, Remains remains) {
+std::shared_ptr<Group> Group::of_all(const ProcessGroupOptions& options, Coming coming) {
     std::shared_ptr<World> world;
+    rendezvous::Attempt attempt(options.store, options.name, coming.worlds_in_store);
     try {
         backend::Devices backends = backend::parse(options.backend, options.device_id, "ProcessGroup");
-        world = World::join(options, joining);
+        world = World::join(options, attempt, coming.deadline, coming.terms);
         return of_some(world, {.name = world->name(),
-                               .description = std::move(description),
+                               .description = std::move(coming.description),
                                .timeout = world->setup().timeout,
                                .backends = std::move(backends),
                                .pg_options = options.pg_options,
                                .device = options.device_id,
-                               .remains = std::move(remains)});
+                               .remains = std::move(coming.remains)});
     } catch (const std::exception& error) {  // the others are on their way, and wait for this rank
         if (world)
             world->verdicts().tell_of_failed_join(error);
-        else if (options.store)
-            rendezvous::say_failed(World::place_in(options.store, options.name), options.rank, error);
+        else
+            attempt.say_failed(options.rank, options.world_size, error);
         throw;
     }
 }

@@ -32,6 +32,15 @@ struct Remains {
     std::vector<int> left_out{};  ///< ranks of that one, ascending
 };
 
+/// How a world comes about.
+struct Coming {
+    rendezvous::Attempt::Worlds worlds_in_store = rendezvous::Attempt::Worlds::many;
+    std::optional<Deadline> deadline{};
+    std::string description{};
+    Remains remains{};
+    std::string terms{};  ///< in words: equal on all ranks, or no world comes about
+};
+
 struct SubgroupSpec {
     GroupPlace place;
     std::vector<int> members;  ///< ranks of the world, in the order of the group
@@ -48,8 +57,7 @@ struct SubgroupSpec {
 class Group : public std::enable_shared_from_this<Group> {
  public:
     /// The group of all ranks of a new world. Throws as ProcessGroup's constructor.
-    static std::shared_ptr<Group> of_all(const ProcessGroupOptions& options, std::optional<Deadline> joining = {},
-                                         std::string description = {}, Remains remains = {});
+    static std::shared_ptr<Group> of_all(const ProcessGroupOptions& options, Coming coming = {});
     /// This rank is a member. Ranks exchange nothing: all members make it of equal parts.
     static std::shared_ptr<Group> of_some(const std::shared_ptr<World>& world, SubgroupSpec spec);
     ~Group();

@@ -32,7 +32,9 @@ struct GroupPlace {
 
 class GroupTable final : public transport::Calls {
  public:
-    GroupTable(std::string world, Store store) : world_(std::move(world)), store_(std::move(store)) {}
+    explicit GroupTable(std::string world, Store store = {}) : world_(std::move(world)), store_(std::move(store)) {}
+    /// The store of the world that has come together.
+    void use(Store store) { store_ = std::move(store); }
 
     void add(std::uint32_t index, const std::shared_ptr<Group>& group);
     /// The group with that number, 0: of all ranks; null: this rank is not in it, or it is gone.

@@ -48,8 +48,10 @@ std::string here_key(const std::string& id, int rank) {
 std::string waiting_key(int rank) {
     return fmt::format("waiting/{}", rank);
 }
-std::string failed_key(const std::string& id) {
-    return id + "/failed";
+// What became of a meeting, for all who come to it: the first who says so decides.
+constexpr std::string_view made = "made", late = "late: ";
+std::string outcome_key(const std::string& id) {
+    return id + "/outcome";
 }
 
 }  // namespace
@@ -87,6 +89,7 @@ void Meeting::wait_for_all() {
     for (;;) {
         try {
             store_.wait(keys, slice);
+            accept(settle(id_, std::string(made)));
             store_.set(waiting_key(world_.rank()), "");
             return;
         } catch (const DistStoreError& error) {
@@ -94,6 +97,18 @@ void Meeting::wait_for_all() {
         }
         look_for_circle();
     }
+}
+
+std::string Meeting::settle(const std::string& id, const std::string& outcome) {
+    return store_.compare_set(outcome_key(id), "", outcome);
+}
+
+void Meeting::accept(const std::string& outcome) {
+    if (outcome == made) return;
+    store_.set(waiting_key(world_.rank()), "");
+    if (!outcome.starts_with(late)) throw InvalidArgument(outcome);
+    throw Timeout(outcome.substr(late.size()),
+                  {.operation = "new_group", .group = world_.name(), .rank = world_.rank()});
 }
 
 std::vector<int> Meeting::missing(const std::string& id, const std::vector<int>& members) {
@@ -131,11 +146,7 @@ bool Meeting::find_circle(int rank, std::vector<std::pair<int, Waiting>>& path) 
 }
 
 void Meeting::look_for_circle() {
-    const auto fail = [this](const std::string& text) {
-        store_.set(waiting_key(world_.rank()), "");
-        throw InvalidArgument(text);
-    };
-    if (store_.check({failed_key(id_)})) fail(store_.get(failed_key(id_)));
+    if (store_.check({outcome_key(id_)})) return accept(store_.get(outcome_key(id_)));
     if (!store_.check({here_key(id_, world_.rank())})) store_.set(here_key(id_, world_.rank()), "");
     const std::string known = store_.check({waiting_key(world_.rank())}) ? store_.get(waiting_key(world_.rank())) : "";
     if (known.empty()) {
@@ -152,15 +163,13 @@ void Meeting::look_for_circle() {
             for (const auto& [rank, wait] : circle)
                 text += fmt::format(" rank {} makes the group of [{}];", rank, fmt::join(wait.members, ", "));
             text += " expected one order of overlapping groups on all ranks";
-            for (const auto& [rank, wait] : circle) store_.compare_set(failed_key(wait.id), "", text);
-            fail(store_.get(failed_key(id_)));
+            for (const auto& [rank, wait] : circle) settle(wait.id, text);
+            return accept(store_.get(outcome_key(id_)));
         }
     }
     if (!deadline_.expired()) return;
-    store_.set(waiting_key(world_.rank()), "");
-    throw Timeout(fmt::format("new_group of ranks [{}]: timed out; not there: {}", fmt::join(members_, ", "),
-                              fmt::join(missing(id_, members_), ", ")),
-                  {.operation = "new_group", .group = world_.name(), .rank = world_.rank()});
+    accept(settle(id_, fmt::format("{}new_group of ranks [{}]: timed out on rank {}; not there: {}", late,
+                                   fmt::join(members_, ", "), world_.rank(), fmt::join(missing(id_, members_), ", "))));
 }
 
 }  // namespace tutti::detail

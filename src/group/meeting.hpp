@@ -23,11 +23,13 @@ class Meeting {
 
     /// A number and a place that all members learn: its lowest takes them.
     GroupPlace take_place(std::uint64_t part_bytes);
-    /// Returns when all members have called it. Throws InvalidArgument for a circle, Timeout that names the missing
-    /// ranks.
+    /// Returns when all members have called it. Throws, on all members that come, InvalidArgument for a circle, Timeout
+    /// that names the missing ranks: they may try again together.
     void wait_for_all();
 
  private:
+    std::string settle(const std::string& id, const std::string& outcome);
+    void accept(const std::string& outcome);
     std::vector<int> missing(const std::string& id, const std::vector<int>& members);
     struct Waiting {
         std::string said;  ///< as it stands in the store; empty: it does not wait

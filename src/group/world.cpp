@@ -147,15 +147,15 @@ class World::Dialer final : public transport::Connector {
     rendezvous::Membership& membership_;
 };
 
-World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining)
+World::World(const ProcessGroupOptions& options, rendezvous::Attempt& attempt, std::optional<Deadline> joining,
+             const std::string& terms)
     : setup_{.rank = options.rank,
              .size = options.world_size,
              .name = options.name,
-             .store = options.store,
              .timeout = settings::timeout().value_or(options.timeout),
              .determinism = options.determinism != Determinism::fast ? options.determinism : settings::determinism(),
              .listen_host = options.listen_host},
-      groups_(options.name, options.store),
+      groups_(options.name),
       verdicts_(options.rank, options.world_size, options.name, groups_, flight_, membership_),
       flight_(groups_, verdicts_),
       sharing_(options.rank, options.world_size, options.name,
@@ -163,7 +163,7 @@ World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining
                verdicts_.health()),
       driver_(options.name, settings::progress_nice()) {
     try {
-        meet_the_others(options, joining);
+        meet_the_others(options, attempt, joining, terms);
     } catch (const std::exception& error) {
         if (membership_ && !verdicts_.health().bad_news().raised()) verdicts_.tell_of_failed_join(error);
         membership_.reset();  // its thread needs all the rest
@@ -171,7 +171,8 @@ World::World(const ProcessGroupOptions& options, std::optional<Deadline> joining
     }
 }
 
-void World::meet_the_others(const ProcessGroupOptions& options, std::optional<Deadline> joining) {
+void World::meet_the_others(const ProcessGroupOptions& options, rendezvous::Attempt& attempt,
+                            std::optional<Deadline> joining, const std::string& terms) {
     check(options);
     worlds::leave_at_exit();
     env::warn_about_unknown_variables();
@@ -193,11 +194,13 @@ void World::meet_the_others(const ProcessGroupOptions& options, std::optional<De
     };
     const std::string cannot_share = sharing_.prepare();
     membership_ = std::make_unique<rendezvous::Membership>(rendezvous::MembershipOptions{
-        place_in(options.store, name()), rank(), size(), deadline, options.listen_host,
+        options.store, rank(), size(), deadline, options.listen_host,
         [this](const rendezvous::Verdict& v) { verdicts_.hear(v); },
         [&] { return size() > 1 ? tune::offer(setting, rank() == 0) : std::string(); }, decide, on_decision,
         [this](const UniqueFd& visitor) { sharing_.give_to(visitor); }, transport::PeerMemory::place_to_try(),
-        cannot_share});
+        cannot_share, &attempt, terms});
+    setup_.store = attempt.store();
+    groups_.use(setup_.store);
     const auto& cards = membership_->cards();
     layout_ = layout_of(cards, sharing_.transport(), name());
     const std::vector<int> here = ranks_of_host(layout_, rank());
@@ -218,14 +221,11 @@ void World::meet_the_others(const ProcessGroupOptions& options, std::optional<De
     if_inherited_ = worlds::add(*this);
 }
 
-Store World::place_in(const Store& store, const std::string& name) {
-    return PrefixStore("group/" + name, store);
-}
-
 // A completion, or the end of a piece of news, may drop the last reference to a world on one of its own threads, which
 // cannot wait for itself.
-std::shared_ptr<World> World::join(const ProcessGroupOptions& options, std::optional<Deadline> joining) {
-    return std::shared_ptr<World>(new World(options, joining), [](World* world) {
+std::shared_ptr<World> World::join(const ProcessGroupOptions& options, rendezvous::Attempt& attempt,
+                                   std::optional<Deadline> joining, const std::string& terms) {
+    return std::shared_ptr<World>(new World(options, attempt, joining, terms), [](World* world) {
         if (world->inherited()) return;  // its threads are in another process, which owns its memory and peers
         if (!world->driver_.is_own_thread() && !rendezvous::Membership::on_own_thread()) return delete world;
         try {

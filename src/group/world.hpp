@@ -40,7 +40,7 @@ struct WorldSetup {
     int rank = 0;
     int size = 1;
     std::string name;
-    Store store;
+    Store store;                           ///< of this world alone; none before the ranks have met
     std::chrono::milliseconds timeout{0};  ///< of groups that are given none
     Determinism determinism = Determinism::fast;
     std::string listen_host;
@@ -57,10 +57,9 @@ struct HostMeans {
 class World final : public std::enable_shared_from_this<World> {
  public:
     /// Joins; returns when all ranks have come, and this one can reach them. Throws as ProcessGroup's constructor.
-    /// `joining`: the deadline; empty: the timeout of operations.
-    static std::shared_ptr<World> join(const ProcessGroupOptions& options, std::optional<Deadline> joining = {});
-    /// The place in a store where the ranks of a world of this name meet.
-    static Store place_in(const Store& store, const std::string& name);
+    /// `attempt`: in options.store; it becomes this world's. `joining`: the deadline; empty: the timeout of operations.
+    static std::shared_ptr<World> join(const ProcessGroupOptions& options, rendezvous::Attempt& attempt,
+                                       std::optional<Deadline> joining = {}, const std::string& terms = {});
     ~World();
     World(const World&) = delete;
     World& operator=(const World&) = delete;
@@ -115,15 +114,17 @@ class World final : public std::enable_shared_from_this<World> {
     bool end(const std::string& reason);
 
  private:
-    World(const ProcessGroupOptions& options, std::optional<Deadline> joining);
+    World(const ProcessGroupOptions& options, rendezvous::Attempt& attempt, std::optional<Deadline> joining,
+          const std::string& terms);
 
-    void meet_the_others(const ProcessGroupOptions& options, std::optional<Deadline> joining);
+    void meet_the_others(const ProcessGroupOptions& options, rendezvous::Attempt& attempt,
+                         std::optional<Deadline> joining, const std::string& terms);
     void take_tuning(const std::string& decision);
     void make_links(settings::TcpChecksum checksum);
 
     class Dialer;
 
-    const WorldSetup setup_;
+    WorldSetup setup_;
     algorithm::Layout layout_;
     HostMeans means_;
     GroupTable groups_;

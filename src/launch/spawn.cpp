@@ -1,6 +1,8 @@
 // spawn(), its exceptions, and ranks that are threads.
 #include "launch/spawn.hpp"
 
+#include "rendezvous/spawned.hpp"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -27,7 +29,7 @@ bool is_consequence(const std::exception_ptr& error) {
 
 class ThreadRanks : public SpawnContext::Ranks {
  public:
-    ThreadRanks(RankFunction fn, int count) : fn_(std::move(fn)), running_(count) {
+    ThreadRanks(RankFunction fn, int count) : fn_(std::move(fn)), count_(count), running_(count) {
         threads_.reserve(static_cast<std::size_t>(count));
         try {
             for (int rank = 0; rank < count; ++rank) threads_.emplace_back([this, rank] { run(rank); });
@@ -55,6 +57,7 @@ class ThreadRanks : public SpawnContext::Ranks {
  private:
     void run(int rank) {
         std::exception_ptr error;
+        const rendezvous::SpawnedThread spawned(rank, count_);
         try {
             fn_(rank, stop_.get_token());
         } catch (...) {
@@ -92,6 +95,7 @@ class ThreadRanks : public SpawnContext::Ranks {
     }
 
     const RankFunction fn_;
+    const int count_;
     std::stop_source stop_;
     std::mutex mutex_;
     std::condition_variable ended_;
@@ -134,6 +138,13 @@ bool SpawnContext::join(std::optional<std::chrono::milliseconds> timeout) {
 
 std::vector<int> SpawnContext::pids() const {
     return ranks_ ? ranks_->pids() : std::vector<int>{};
+}
+
+void become_spawned_rank(int rank, int nprocs, const std::string& meeting_file) {
+    if (rank < 0 || rank >= nprocs)
+        throw InvalidArgument(
+            fmt::format("become_spawned_rank: rank {} of {}: expected 0 to {}", rank, nprocs, nprocs - 1));
+    rendezvous::be_spawned({.rank = rank, .size = nprocs, .file = meeting_file});
 }
 
 SpawnContext spawn(std::function<void(int, std::stop_token)> fn, int nprocs, const SpawnOptions& options) {

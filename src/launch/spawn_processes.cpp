@@ -1,6 +1,8 @@
 // Ranks that are forked processes. Each has a pipe for the text of an exception.
+#include "core/env.hpp"
 #include "core/unique_fd.hpp"
 #include "launch/spawn.hpp"
+#include "rendezvous/spawned.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,6 +18,8 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <stdexcept>
 
@@ -44,12 +48,32 @@ void tell(int fd, int code, std::string_view text) {
     if (::write(fd, message.data(), message.size()) < 0) return;
 }
 
-[[noreturn]] void be_rank(const RankFunction& fn, int rank, int report, pid_t parent) {
+// A file of this process's alone, until it goes; where none can be made the ranks say so who want to meet there.
+class MeetingFile {
+ public:
+    MeetingFile()
+        : path_((std::filesystem::path(env::get("TMPDIR").value_or("/tmp")) / "tutti-spawn-XXXXXX").string()) {
+        const UniqueFd made(::mkostemp(path_.data(), O_CLOEXEC));
+        if (!made) path_.clear();
+    }
+    ~MeetingFile() {
+        if (!path_.empty()) ::unlink(path_.c_str());
+    }
+    MeetingFile(const MeetingFile&) = delete;
+    MeetingFile& operator=(const MeetingFile&) = delete;
+    const std::string& path() const noexcept { return path_; }
+
+ private:
+    std::string path_;
+};
+
+[[noreturn]] void be_rank(const RankFunction& fn, const rendezvous::Spawned& self, int report, pid_t parent) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);  // it died before the line above
     int status = 1;
     try {
-        fn(rank, std::stop_token());
+        rendezvous::be_spawned(self);
+        fn(self.rank, std::stop_token());
         status = 0;
     } catch (const DistError& error) {
         tell(report, static_cast<int>(error.code()), error.what());
@@ -93,7 +117,8 @@ class ProcessRanks : public SpawnContext::Ranks {
         std::fflush(nullptr);  // a child would write a copy of the output buffered here
         children_.reserve(static_cast<std::size_t>(count));
         try {
-            for (int rank = 0; rank < count; ++rank) start(fn, rank);
+            for (int rank = 0; rank < count; ++rank)
+                start(fn, {.rank = rank, .size = count, .file = meeting_file_.path()});
         } catch (...) {
             end_all();
             throw;
@@ -121,9 +146,10 @@ class ProcessRanks : public SpawnContext::Ranks {
     }
 
  private:
-    void start(const RankFunction& fn, int rank) {
+    void start(const RankFunction& fn, const rendezvous::Spawned& rank) {
         const auto fail = [&] {
-            throw DistBackendError(fmt::format("spawn: no process to be had for rank {}: {}", rank, ::strerror(errno)));
+            throw DistBackendError(
+                fmt::format("spawn: no process to be had for rank {}: {}", rank.rank, ::strerror(errno)));
         };
         int ends[2];
         if (::pipe2(ends, O_CLOEXEC) != 0) fail();
@@ -230,6 +256,7 @@ class ProcessRanks : public SpawnContext::Ranks {
     }
 
     const milliseconds grace_period_;
+    const MeetingFile meeting_file_;
     std::vector<RankChild> children_;
     std::vector<std::optional<Raised>> raised_;
     std::function<void()> failure_;  // throws it

@@ -4,6 +4,7 @@
 #include "core/hash.hpp"
 #include "core/text.hpp"
 #include "rendezvous/slurm.hpp"
+#include "rendezvous/spawned.hpp"
 
 #include <tutti/error.hpp>
 
@@ -82,6 +83,7 @@ class Reader {
         if (!job.master_addr) job.master_addr = first_of({"MASTER_ADDR"});
         job.master_port = torch_store ? torch_port() : job.store_is_hosted ? served : first_of({"MASTER_PORT"});
         if (!job.master_port) job.master_port = made_port();
+        if (job.master_port.made) job.port_of_job = made_of_;
         return job;
     }
 
@@ -189,6 +191,7 @@ class Reader {
         if (launcher_ == &open_mpi) return port_from({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"});
         if (launcher_ == &of_slurm) {
             const auto port = slurm::port(get("SLURM_JOB_ID").value_or(""), get("SLURM_STEP_ID").value_or(""));
+            made_of_ = fmt::format("{}/{}/", get("SLURM_JOB_ID").value_or(""), get("SLURM_STEP_ID").value_or(""));
             if (port) return {std::to_string(*port), "made from SLURM_JOB_ID, SLURM_STEP_ID", true};
             return port_from({"SLURM_JOB_ID", "SLURM_STEP_ID"});
         }
@@ -196,8 +199,10 @@ class Reader {
         if (launcher_ == &pals) return port_from({"PALS_APID"});
         if (launcher_ == &pmix) return port_from({"PMIX_NAMESPACE"});
         if (launcher_ == &hydra) {
-            if (const auto control = from_.hydra_control_port())
+            if (const auto control = from_.hydra_control_port()) {
+                made_of_ = *control;
                 return {port_of(*control), "made from --control-port of Hydra's proxy", true};
+            }
         }
         return {};
     }
@@ -211,6 +216,7 @@ class Reader {
             text += *value + '/';
         }
         if (text.empty()) return {};
+        made_of_ = text;
         return {port_of(text), names, true};
     }
 
@@ -222,6 +228,7 @@ class Reader {
 
     const Surroundings& from_;
     const Launcher* launcher_ = nullptr;
+    mutable std::string made_of_;  // the text of a port that was worked out
     mutable bool asked_ = false;
     mutable std::optional<PmixFacts> pmix_;
 };
@@ -258,7 +265,12 @@ std::optional<std::string> control_port_of_proxy() {
 }  // namespace
 
 Surroundings surroundings() {
-    return {[](std::string_view variable) { return env::get(variable); }, control_port_of_proxy, ask_pmix};
+    const auto variable = [](std::string_view name) {
+        auto value = env::get(name);
+        return value && is_of_parents_job(name, *value) ? std::nullopt : value;
+    };
+    if (!spawned()) return {variable, control_port_of_proxy, ask_pmix};
+    return {variable, [] { return std::optional<std::string>(); }, [] { return std::optional<PmixFacts>(); }};
 }
 
 JobEnvironment read_job_environment(const Surroundings& from) {

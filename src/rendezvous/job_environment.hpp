@@ -42,6 +42,7 @@ struct Fact {
 struct JobEnvironment {
     std::string launcher;  ///< "Open MPI (mpirun)", "Slurm (srun)", …
     Fact rank, world_size, local_rank, local_world_size, master_addr, master_port;
+    std::string port_of_job;  ///< the job that a port was made of, which other jobs may share; empty: a port was said
     bool store_is_hosted = false;  ///< the launcher serves the store; otherwise rank 0 does
     std::string attempt;           ///< how often the launcher has started the job again; empty: unknown
 };

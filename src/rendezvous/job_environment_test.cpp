@@ -50,6 +50,17 @@ TEST(JobEnvironment, says_nothing_where_nobody_does) {
     EXPECT_FALSE(job.rank || job.world_size || job.local_rank || job.master_addr || job.master_port);
 }
 
+TEST(JobEnvironment, tells_jobs_apart_whose_ports_are_equal_by_chance) {
+    Variables later = of_slurm;
+    later["SLURM_JOB_ID"] = "14711";
+    EXPECT_EQ(read(of_slurm).master_port.value, read(later).master_port.value);
+    EXPECT_NE(read(of_slurm).port_of_job, read(later).port_of_job);
+    EXPECT_NE(read(of_open_mpi).port_of_job, "");
+    Variables with_a_port = of_slurm;
+    with_a_port["MASTER_PORT"] = "29500";
+    EXPECT_EQ(read(with_a_port).port_of_job, "");
+}
+
 TEST(JobEnvironment, of_flux_has_an_address_where_all_ranks_are_on_one_host) {
     Variables variables{{"FLUX_TASK_RANK", "3"},
                         {"FLUX_JOB_SIZE", "4"},

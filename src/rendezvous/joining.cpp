@@ -36,11 +36,8 @@ std::string process_of(const Card& card) {
     return fmt::format("process {} on {}", card.process, card.host_name);
 }
 
-std::uint64_t random_id() {
-    std::uint64_t id = 0;
-    security::random_bytes(std::as_writable_bytes(std::span(&id, 1)));
-    return id;
-}
+// This attempt was over before this rank came, or is that of other ranks.
+struct OfOthers {};
 
 }  // namespace
 
@@ -52,15 +49,11 @@ Roster Joining::run() {
     // A connection to and from each rank, for each world of the process; nobody knows how many the program needs
     // beside.
     descriptors::raise();
-    // The next steps may take long, or end this process.
-    const Failure end{Failure::ended, options_.rank,
-                      fmt::format("process {} on {} ended", ::getpid(), this_host::name())};
-    if (options_.world_size > 1) options_.store.backend()->set_will(table_key, encode(end), left());
-    Card own = listen();
+    begin();
+    const Card own = listen();
     const UniqueFd wakeup =
         options_.store.backend()->asks_again() ? net::bind_udp_beside(endpoint_.tcp_fd()) : UniqueFd();
-    put(own);
-    Table table = options_.rank == 0 ? gather(std::move(own), wakeup) : await_table(wakeup);
+    Table table = meet(own, wakeup);
     if (options_.on_decision) options_.on_decision(table.decision);
     const auto configured = security::Secret::from_environment();
     Roster roster{.rank = options_.rank,
@@ -72,6 +65,27 @@ Roster Joining::run() {
     const auto sees_this_process = [&](const Card& other) { return are_near(other, roster.own()); };
     if (std::ranges::all_of(roster.cards, sees_this_process)) endpoint_.end_pulse();
     return roster;
+}
+
+// The next steps may take long, or end this process.
+void Joining::begin() {
+    meeting_ = options_.attempt != nullptr ? options_.attempt->meeting() : options_.store;
+    if (options_.world_size == 1) return;
+    const Failure end{Failure::ended, options_.rank,
+                      fmt::format("process {} on {} ended", ::getpid(), this_host::name())};
+    meeting_.backend()->set_will(table_key, encode(end, options_.world_size), left());
+}
+
+// In the newest attempt that is not over.
+Table Joining::meet(const Card& own, const UniqueFd& wakeup) {
+    for (;;) {
+        try {
+            if (put(own)) return options_.rank == 0 ? gather(own, wakeup) : await_table(wakeup);
+        } catch (const OfOthers&) {  // NOLINT(bugprone-empty-catch): the next is this rank's
+        }
+        options_.attempt->next();
+        begin();
+    }
 }
 
 Card Joining::listen() {
@@ -93,47 +107,85 @@ Card Joining::listen() {
     card.place_to_try = options_.place_to_try;
     card.cannot_share = options_.cannot_share;
     card.world_size = options_.world_size;
+    card.terms = options_.terms;
     card.tls = settings::tls();
     if (tells) card.note = options_.note();
     return card;
 }
 
-void Joining::put(const Card& own) {
-    Store& store = options_.store;
+// False: a rank of this number has been in this attempt, which is over.
+bool Joining::put(const Card& own) {
     const std::string card = encode(own);
-    const std::string there = store.compare_set(card_key(options_.rank), "", card);
-    if (there == card) return;
+    const std::string there = meeting_.compare_set(card_key(options_.rank), "", card);
+    if (there == card) {
+        note_entered();
+        return true;
+    }
+    if (is_no_card(there)) {
+        if (!may_have_next()) (void)accept(meeting_.get(table_key, answer_time));
+        return false;
+    }
     const Card other = decode_card(there, options_.rank);
+    const bool in_threads = are_near(other, own) && other.process == own.process;
+    const auto give_up_on = [&](const std::string& refusal) { return meeting_.compare_set(table_key, "", refusal); };
+    if (may_have_next() && are_near(other, own) &&
+        end_of(other.process, Milliseconds(0))) {  // this one is in its place
+        const Failure ended{Failure::ended, options_.rank, fmt::format("{} ended", process_of(other))};
+        give_up_on(encode(ended, other.world_size));
+        return false;
+    }
     const Failure failure{
         Failure::disagreement, options_.rank,
-        fmt::format("two processes say that they are rank {}, {} and {}: every rank must be used once", options_.rank,
-                    process_of(other), process_of(own))};
-    store.compare_set(table_key, "", encode(failure));
-    throw InvalidArgument(
-        fmt::format("rank {}: another process has this rank in this world: {}", options_.rank, failure.text),
-        {.operation = "init", .rank = options_.rank, .peer = options_.rank});
+        fmt::format("two {} say that they are rank {}, {}{}: every rank must be used once",
+                    in_threads ? "threads" : "processes", options_.rank, in_threads ? "both of " : "",
+                    in_threads ? process_of(own) : fmt::format("{} and {}", process_of(other), process_of(own)))};
+    const std::string refusal = encode(failure), stands = give_up_on(refusal);
+    if (may_have_next() && stands != refusal) {
+        before_ = process_of(other);
+        return false;
+    }
+    note_entered();
+    const std::string error = fmt::format("rank {}: another {} has this rank in this world: {}", options_.rank,
+                                          in_threads ? "thread" : "process", failure.text);
+    try {
+        (void)accept(stands);
+    } catch (const InvalidArgument&) {  // NOLINT(bugprone-empty-catch): what the others read says less
+    }
+    throw InvalidArgument(error, {.operation = "init", .rank = options_.rank, .peer = options_.rank});
+}
+
+std::string Joining::worlds_before() const {
+    if (before_.empty()) return "";
+    return fmt::format("; a world has met there before, with {} as rank {}, and this rank waits for the next", before_,
+                       options_.rank);
+}
+
+Table Joining::accept(const std::string& table) const {
+    if (!may_have_next()) return read_table(table, options_.rank, options_.world_size);
+    if (auto own = read_own_table(table, options_.rank, options_.world_size)) return std::move(*own);
+    throw OfOthers();
 }
 
 Table Joining::await_table(const UniqueFd& wakeup) {
     const int n = options_.world_size;
     const Patience patience([&] {
-        return fmt::format("rank 0 to answer rank {} of {} by {}; it answers when all ranks have come", options_.rank,
-                           n, options_.store.describe());
+        return fmt::format("rank 0 to answer rank {} of {} by {}; it answers when all ranks have come{}", options_.rank,
+                           n, options_.store.describe(), worlds_before());
     });
     try {
-        return read_table(options_.store.backend()->get_with_bell(table_key, left() + answer_time, wakeup.get()),
-                          options_.rank, n);
+        return accept(meeting_.backend()->get_with_bell(table_key, left() + answer_time, wakeup.get()));
     } catch (const DistStoreError& error) {
         if (error.code() != ErrorCode::timeout || error.context().operation == "init") throw;
-        throw DistStoreError(fmt::format("init of {} ranks: rank 0 did not answer; is it missing?", n),
-                             {.operation = "init", .rank = options_.rank, .peer = 0}, ErrorCode::timeout);
+        throw DistStoreError(
+            fmt::format("init of {} ranks: rank 0 did not answer; is it missing?{}", n, worlds_before()),
+            {.operation = "init", .rank = options_.rank, .peer = 0}, ErrorCode::timeout);
     }
 }
 
 // Rank 0.
 Table Joining::gather(Card own, const UniqueFd& wakeup) {
     // A job without a configured secret proves its connections by one that the (proved) store carries.
-    Table table{.world = random_id(), .secret = security::Secret::generate().to_text()};
+    Table table{.world = random_id(), .secret = security::Secret::generate().to_text(), .size = options_.world_size};
     table.cards.resize(static_cast<std::size_t>(options_.world_size));
     table.cards.front() = std::move(own);
     table.missing = await_cards(table.cards);
@@ -152,27 +204,33 @@ Table Joining::gather(Card own, const UniqueFd& wakeup) {
         table.cards.clear();
     }
     const std::string bytes = encode(table);
-    const std::string stands = options_.store.compare_set(table_key, "", bytes);
+    const std::string stands = meeting_.compare_set(table_key, "", bytes);
     for (const Card& one : all) {
         if (wakeup && one.listen_port != 0) net::send_datagram(wakeup.get(), {one.listen_host, one.listen_port});
     }
-    return stands == bytes && table.missing.empty() ? std::move(table) : read_table(stands, 0, options_.world_size);
+    return stands == bytes && table.missing.empty() ? std::move(table) : accept(stands);
 }
 
 // Fills in the cards; returns the ranks that have not come in time.
 std::vector<int> Joining::await_cards(std::vector<Card>& cards) {
-    Store& store = options_.store;
+    Store& store = meeting_;
     std::vector<int> missing(cards.size() - 1);
     std::iota(missing.begin(), missing.end(), 1);
     const bool near_only = !store.backend()->local_host().empty() && net::is_loopback(cards.front().listen_host);
     const Patience patience([&] {
-        return fmt::format("{} of {} to join by {}{}", rank_list(missing), cards.size(), store.describe(),
+        return fmt::format("{} of {} to join by {}{}{}", rank_list(missing), cards.size(), options_.store.describe(),
+                           worlds_before(),
                            near_only ? "; only ranks of this host can: for others set TUTTI_JOB_SECRET on all" : "");
     });
     const auto take = [&](int rank, const std::string& bytes) {
+        if (is_no_card(bytes)) (void)accept(store.get(table_key, answer_time));
         if (const auto failure = other_version(bytes, rank)) refuse(*failure);
         Card card = decode_card(bytes, rank);
         if (card.world_size != options_.world_size) refuse(other_size(rank, card.world_size, options_.world_size));
+        if (card.terms != options_.terms)
+            refuse({Failure::disagreement, rank,
+                    fmt::format("rank {} says {}, rank 0 says {}: expected the same on all ranks", rank, card.terms,
+                                options_.terms)});
         cards[static_cast<std::size_t>(rank)] = std::move(card);
     };
     while (!missing.empty()) {
@@ -192,7 +250,7 @@ std::vector<int> Joining::await_cards(std::vector<Card>& cards) {
         for (const int rank : come) take(rank, store.get(card_key(rank)));
         std::erase_if(missing, [&](int rank) { return std::ranges::find(come, rank) != come.end(); });
         if (options_.deadline.expired()) return missing;
-        if (store.check({table_key})) (void)read_table(store.get(table_key), 0, options_.world_size);
+        if (store.check({table_key})) (void)accept(store.get(table_key));
     }
     return {};
 }
@@ -232,9 +290,9 @@ void Joining::settle_addresses(std::vector<Card>& cards) {
 }
 
 void Joining::refuse(const Failure& failure) {
-    const std::string own = encode(failure), stands = options_.store.compare_set(table_key, "", own);
+    const std::string own = encode(failure), stands = meeting_.compare_set(table_key, "", own);
     if (stands == own) std::this_thread::sleep_for(time_for_others);  // their store may be this process
-    (void)read_table(stands, options_.rank, options_.world_size);     // throws the failure that stands there
+    (void)accept(stands);                                             // throws the failure that stands there
     throw InternalError("a world that came together was refused");
 }
 

@@ -18,6 +18,7 @@
 #include "core/interrupt.hpp"
 #include "core/thread_safety.hpp"
 #include "core/unique_fd.hpp"
+#include "rendezvous/attempt.hpp"
 #include "rendezvous/background_dials.hpp"
 #include "rendezvous/dialer.hpp"
 #include "rendezvous/endpoint.hpp"
@@ -45,7 +46,7 @@
 namespace tutti::rendezvous {
 
 struct MembershipOptions {
-    Store store;  ///< for this world alone
+    Store store;  ///< for this world alone, unless there is an `attempt`
     int rank = 0;
     int world_size = 1;
     Deadline deadline = Deadline::never();
@@ -63,6 +64,9 @@ struct MembershipOptions {
     /// For this rank's card.
     std::uint64_t place_to_try = 0;
     std::string cannot_share{};
+    /// The worlds among which this one is; outlives the constructor, and is this world's after it.
+    Attempt* attempt = nullptr;
+    std::string terms{};  ///< for this rank's card
 };
 
 class Membership {

@@ -8,7 +8,7 @@
 #include "core/suggestion.hpp"
 #include "core/text.hpp"
 #include "rendezvous/job_environment.hpp"
-#include "rendezvous/table.hpp"
+#include "rendezvous/spawned.hpp"
 #include "store/encryption.hpp"
 
 #include <tutti/error.hpp>
@@ -159,7 +159,26 @@ Store store_of_this_world(const TCPStoreOptions& options, int rank, bool hosted)
     }
 }
 
-Joined over_tcp(const std::string& host, std::uint16_t port, Joined joined, const Request& request, bool hosted) {
+// Two jobs may have made the same port of their numbers. A rank of one must not take the place of a rank of the other.
+void check_job(Store store, const std::string& job, const std::string& place, bool serves) {
+    constexpr const char* key = "rendezvous/job";
+    constexpr std::chrono::seconds limit{10};  // rank 0 has just made the store
+    if (job.empty()) return;
+    if (serves) return store.set(key, job);
+    std::string theirs;
+    try {
+        theirs = store.get(key, limit);
+    } catch (const DistStoreError& error) {
+        if (error.code() != ErrorCode::timeout) throw;
+        theirs = "a job whose port was said";
+    }
+    if (theirs == job) return;
+    throw DistNetworkError(
+        fmt::format("{} is the store of another job ({}): expected that of this one ({})", place, theirs, job));
+}
+
+Joined over_tcp(const std::string& host, std::uint16_t port, Joined joined, const Request& request, bool hosted,
+                const std::string& job = {}) {
     if (net::is_multicast(host)) {
         throw InvalidArgument(
             fmt::format("init_method tcp://{}: multicast is not supported; give rank 0's address", host));
@@ -170,6 +189,7 @@ Joined over_tcp(const std::string& host, std::uint16_t port, Joined joined, cons
                                   .timeout = request.timeout,
                                   .wait_for_workers = false};
     joined.store = store_of_this_world(options, joined.rank, hosted);
+    check_job(joined.store, job, net::to_string({host, port}), options.is_master);
     joined.hosts_store = options.is_master;
     joined.is_fresh = !hosted;
     return joined;
@@ -187,7 +207,7 @@ std::uint16_t port_of(std::string_view text, const std::string& where) {
 Joined where_the_launcher_says(const JobEnvironment& job, Joined joined, const Request& request) {
     const auto reach = [&] {
         return over_tcp(job.master_addr.value, port_of(job.master_port.value, "env://: MASTER_PORT"), std::move(joined),
-                        request, job.store_is_hosted);
+                        request, job.store_is_hosted, job.port_of_job);
     };
     if (!job.master_addr.made && !job.master_port.made) return reach();
     try {
@@ -236,12 +256,43 @@ Joined alone() {
     return joined;
 }
 
+// A program that does not say its rank gets that of its spawn; one that does, and says no place to meet, gets that.
+// False: the ranks of the spawn are a part of a larger world, or no process is a rank.
+bool meet_in_spawn(const JobEnvironment& job, const Request& request, Joined& joined) {
+    const auto spawn = spawned();
+    if (!spawn) return false;
+    const bool says_rank = joined.rank != -1, says_place = job.master_addr || job.master_port;
+    if (spawn->is_thread) {
+        if (says_rank || spawn->size == 1) return false;
+        throw InvalidArgument(fmt::format(
+            "init_process_group: rank {} of {} is a thread of spawn(), and threads share one default group: "
+            "expected a ProcessGroup for each, from one HashStore, or SpawnMethod::processes",
+            spawn->rank, spawn->size));
+    }
+    if (joined.world_size == -1) joined.world_size = spawn->size;
+    if (joined.world_size != spawn->size || (says_rank && says_place)) return false;
+    if (!says_rank) joined.rank = spawn->rank;
+    check(joined, request, fmt::format("spawn() has started {} ranks", spawn->size).c_str());
+    joined.is_fresh = spawn->size == 1;
+    if (joined.is_fresh) {
+        joined.store = HashStore();
+    } else if (!spawn->file.empty()) {
+        joined.store = FileStore(spawn->file, -1, request.timeout);
+    } else {
+        throw InvalidArgument(
+            "init_process_group: spawn() could make no file for its ranks to meet: expected a folder for temporary "
+            "files (TMPDIR), or rank, world_size and a store");
+    }
+    return true;
+}
+
 Joined by_environment(const Url& url, const std::string& method, const Request& request) {
     JobEnvironment job = read_job_environment();
     Joined joined;
     joined.rank = from_environment(job.rank, agree("rank", request.rank, url.rank, method));
     joined.world_size =
         from_environment(job.world_size, agree("world_size", request.world_size, url.world_size, method));
+    if (meet_in_spawn(job, request, joined)) return joined;
     if (!request.only_to_tell && is_started_alone(job, joined)) return alone();
     check(joined, request, "set RANK and WORLD_SIZE, or start the program with tutti run, torchrun, srun or mpirun");
     if (!job.master_port)
@@ -326,20 +377,17 @@ void stay_for_others(const DistError& error, bool serves, int world_size) {
     if (own && serves && world_size > 1) std::this_thread::sleep_for(time_for_others);
 }
 
-bool say_failed(const Request& request, const std::function<Store(const Joined&)>& place_in,
-                const std::exception& error) noexcept {
+void say_failed(const Request& request, const std::string& name, const std::exception& error) noexcept {
     try {
         Request brief = request;
         brief.only_to_tell = true;
         brief.timeout = brief_time;
         const store::OnlyToTell telling;
         const Joined joined = resolve(brief);
-        say_failed(place_in(joined), joined.rank, error);
+        Attempt(joined.store, name, joined.worlds()).say_failed(joined.rank, joined.world_size, error);
         if (joined.hosts_store) std::this_thread::sleep_for(time_for_others);
-        return true;
     } catch (const std::exception& silent) {
         TUTTI_DEBUG("a rank cannot tell the others that it does not join: {}", silent.what());
-        return false;
     }
 }
 

@@ -3,12 +3,13 @@
 // Threads: any; a function of its arguments and of the environment.
 #pragma once
 
+#include "rendezvous/attempt.hpp"
+
 #include <tutti/error.hpp>
 #include <tutti/store.hpp>
 
 #include <chrono>
 #include <exception>
-#include <functional>
 #include <string>
 
 namespace tutti::rendezvous {
@@ -35,15 +36,16 @@ struct Joined {
     int world_size = -1;
     bool hosts_store = false;  ///< this process serves it to the others
     bool is_fresh = false;     ///< rank 0 serves it for this world alone, so that nothing is left there from another
+
+    Attempt::Worlds worlds() const noexcept { return is_fresh ? Attempt::Worlds::one : Attempt::Worlds::many; }
 };
 
 /// Throws InvalidArgument that names the missing or contradictory facts, DistStoreError if no store can be reached.
 Joined resolve(const Request& request);
 
 /// For a process that cannot join and has not reached the store yet: tells the ranks that wait for it there.
-/// `place_in`: where in the store they meet. Best effort; takes half a second where there is no store yet, and a second
-/// where this process has to serve it. False: there was no store.
-bool say_failed(const Request& request, const std::function<Store(const Joined&)>& place_in,
-                const std::exception& error) noexcept;
+/// `name`: of their group. Best effort; takes half a second where there is no store yet, and a second
+/// where this process has to serve it.
+void say_failed(const Request& request, const std::string& name, const std::exception& error) noexcept;
 
 }  // namespace tutti::rendezvous

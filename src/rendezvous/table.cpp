@@ -1,7 +1,7 @@
 #include "rendezvous/table.hpp"
 
-#include "core/log.hpp"
 #include "object/codec.hpp"
+#include "security/secret.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/object.hpp>
@@ -10,6 +10,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <set>
+#include <span>
 #include <utility>
 
 namespace tutti::rendezvous {
@@ -28,6 +31,7 @@ void for_each_field(AnyCard& card, const Act& act) {
     act("place_to_try", card.place_to_try);
     act("cannot_share", card.cannot_share);
     act("world_size", card.world_size);
+    act("terms", card.terms);
     act("tls", card.tls);
     act("note", card.note);
 }
@@ -42,11 +46,11 @@ inline void from_object(const Object& object, Card& card) {
     tutti::detail::FieldReader reader(object, "Card");
     for_each_field(card, [&](const char* name, auto& value) { reader.read(name, value); });
     reader.finish({"listen_host", "listen_port", "door", "host_key", "host_name", "process", "process_space",
-                   "pulse_port", "place_to_try", "cannot_share", "world_size", "tls", "note"});
+                   "pulse_port", "place_to_try", "cannot_share", "world_size", "terms", "tls", "note"});
 }
 
 TUTTI_OBJECT(Failure, kind, rank, text);
-TUTTI_OBJECT(Table, missing, cards, decision, world, secret, failure);
+TUTTI_OBJECT(Table, missing, cards, decision, world, secret, failure, size);
 
 namespace {
 
@@ -89,7 +93,47 @@ T decode(std::string_view bytes, const std::string& what) {
     }
 }
 
+Table decode_table(std::string_view bytes, int rank, int size) {
+    if (const auto failure = other_version(bytes, 0)) raise(*failure, rank, size);
+    return decode<Table>(bytes, "the table of the ranks");
+}
+
+Table checked(Table table, int rank, int size) {
+    if (table.failure.kind != Failure::none) raise(table.failure, rank, size);
+    if (!table.missing.empty()) {
+        throw DistStoreError(fmt::format("init of {} ranks: {} arrived in time; missing: {}", size,
+                                         size - static_cast<int>(table.missing.size()), fmt::join(table.missing, ", ")),
+                             {.operation = "init", .rank = rank, .peer = table.missing.front()}, ErrorCode::timeout);
+    }
+    const auto ranks = static_cast<int>(table.cards.size());
+    if (ranks != size) raise(other_size(rank, size, ranks), rank, size);
+    return table;
+}
+
+bool is_of_others(const Table& table, int rank, int size) {
+    const bool other_size = table.size != 0 && table.size != size;
+    switch (table.failure.kind) {
+        case Failure::none: return table.missing.empty() ? std::cmp_less_equal(table.cards.size(), rank) : other_size;
+        case Failure::failed:
+        case Failure::ended: return other_size || table.failure.rank == rank;
+        default: return false;  // ranks contradict each other, perhaps about the size
+    }
+}
+
+// Whether this thread, which may come again as another rank, reads of the failure for the first time.
+bool is_news(const Table& table) {
+    thread_local std::set<std::uint64_t> known;
+    const bool is_failure = table.failure.kind != Failure::none || !table.missing.empty();
+    return !is_failure || known.insert(table.world).second;
+}
+
 }  // namespace
+
+std::uint64_t random_id() {
+    std::uint64_t id = 0;
+    security::random_bytes(std::as_writable_bytes(std::span(&id, 1)));
+    return id;
+}
 
 std::string card_key(int rank) {
     return fmt::format("card/{}", rank);
@@ -98,8 +142,9 @@ std::string card_key(int rank) {
 std::string encode(const Table& table) {
     return encode_with_version(Object(table));
 }
-std::string encode(const Failure& failure) {
-    return encode(Table{.failure = failure});
+// A rank may fail in the same way again: each failure is another one.
+std::string encode(const Failure& failure, int world_size) {
+    return encode(Table{.world = random_id(), .failure = failure, .size = world_size});
 }
 std::string encode(const Card& card) {
     return encode_with_version(Object(card));
@@ -124,17 +169,13 @@ Card decode_card(std::string_view bytes, int rank) {
 }
 
 Table read_table(std::string_view bytes, int rank, int size) {
-    if (const auto failure = other_version(bytes, 0)) raise(*failure, rank, size);
-    auto table = decode<Table>(bytes, "the table of the ranks");
-    if (table.failure.kind != Failure::none) raise(table.failure, rank, size);
-    if (!table.missing.empty()) {
-        throw DistStoreError(fmt::format("init of {} ranks: {} arrived in time; missing: {}", size,
-                                         size - static_cast<int>(table.missing.size()), fmt::join(table.missing, ", ")),
-                             {.operation = "init", .rank = rank, .peer = table.missing.front()}, ErrorCode::timeout);
-    }
-    const auto ranks = static_cast<int>(table.cards.size());
-    if (ranks != size) raise(other_size(rank, size, ranks), rank, size);
-    return table;
+    return checked(decode_table(bytes, rank, size), rank, size);
+}
+
+std::optional<Table> read_own_table(std::string_view bytes, int rank, int size) {
+    Table table = decode_table(bytes, rank, size);
+    if (is_of_others(table, rank, size) || !is_news(table)) return std::nullopt;
+    return checked(std::move(table), rank, size);
 }
 
 Failure other_size(int rank, int says, int rank_0_says) {
@@ -143,21 +184,26 @@ Failure other_size(int rank, int says, int rank_0_says) {
                         rank, says, rank_0_says)};
 }
 
-void say_failed(const Store& world, int rank, const std::exception& error) noexcept {
+bool is_no_card(std::string_view bytes) {
+    return bytes.starts_with('-');
+}
+
+bool say_failed(const Store& meeting, int rank, int world_size, const std::exception& error, bool entered) {
     constexpr Milliseconds limit{1000};
-    if (!world) return;
-    try {
-        const auto* known = dynamic_cast<const DistError*>(&error);
-        const ErrorCode code = known != nullptr ? known->code() : ErrorCode::internal;
-        const std::string text = encode(Failure{Failure::failed, rank, error.what()});
-        StoreBackend& store = *world.backend();
-        // Where a wait was ended from outside it may still keep a store busy that is not ours.
-        const bool busy = code == ErrorCode::interrupted || code == ErrorCode::aborted || code == ErrorCode::timeout;
-        if (busy && !store.set_will(table_key, text, limit)) return;
-        store.compare_set(table_key, "", text, limit);
-    } catch (const std::exception& silent) {
-        TUTTI_DEBUG("rank {} cannot tell the others that it does not join: {}", rank, silent.what());
-    }
+    const auto* known = dynamic_cast<const DistError*>(&error);
+    const ErrorCode code = known != nullptr ? known->code() : ErrorCode::internal;
+    const std::string text = encode(Failure{Failure::failed, rank, error.what()}, std::max(world_size, 0));
+    StoreBackend& store = *meeting.backend();
+    // Where a wait was ended from outside it may still keep a store busy that is not ours.
+    const bool busy = code == ErrorCode::interrupted || code == ErrorCode::aborted || code == ErrorCode::timeout;
+    if (busy && !store.set_will(table_key, text, limit)) return true;
+    const std::string mark = fmt::format("-{}", random_id());
+    const bool is_first = !entered && store.compare_set(card_key(rank), "", mark, limit) == mark;
+    const std::string stands = store.compare_set(table_key, "", text, limit);
+    const auto table = decode<Table>(stands, "the table of the ranks");
+    const bool was_there = !is_news(table);
+    if (entered || stands == text) return true;
+    return is_first && !was_there && table.cards.empty();  // it fails as the others do
 }
 
 }  // namespace tutti::rendezvous

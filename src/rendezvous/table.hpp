@@ -37,6 +37,7 @@ struct Table {
     std::uint64_t world = 0;
     std::string secret;
     Failure failure;
+    int size = 0;  ///< of the world that did not come together; 0: not known
 };
 
 /// In the world's store.
@@ -44,7 +45,7 @@ inline constexpr const char* table_key = "table";
 std::string card_key(int rank);
 
 std::string encode(const Table& table);
-std::string encode(const Failure& failure);
+std::string encode(const Failure& failure, int world_size = 0);
 std::string encode(const Card& card);
 /// The failure if `bytes`, which `rank` has written, come from a version of tutti that cannot be in a job with this
 /// one: another MINOR. Their rest may be anything then.
@@ -55,11 +56,18 @@ Card decode_card(std::string_view bytes, int rank);
 /// the missing; InvalidArgument when it has another number of ranks, DistStoreError when it is no table.
 Table read_table(std::string_view bytes, int rank, int size);
 
+/// The same where several worlds meet in one store. Nothing: the attempt with this table was over before the rank came,
+/// is of other ranks, or has failed and the rank knows; it may join the next.
+std::optional<Table> read_own_table(std::string_view bytes, int rank, int size);
+
 /// The failure for ranks with different sizes.
 Failure other_size(int rank, int says, int rank_0_says);
 
-/// Tells the other ranks of the world with this store that `rank` cannot join; unless they have heard of a failure
-/// before, or have joined. Best effort, within a second.
-void say_failed(const Store& world, int rank, const std::exception& error) noexcept;
+/// Tells the other ranks of the attempt that meets there that `rank` cannot join. `entered`: it has written its card
+/// there. False: it has not, and the attempt was over without it; its failure belongs to the next.
+bool say_failed(const Store& meeting, int rank, int world_size, const std::exception& error, bool entered = true);
+/// Instead of a card: the rank learnt before it came that it cannot join. Its failure comes at once, as the table.
+bool is_no_card(std::string_view bytes);
+std::uint64_t random_id();
 
 }  // namespace tutti::rendezvous

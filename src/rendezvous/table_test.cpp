@@ -2,6 +2,7 @@
 #include "rendezvous/table.hpp"
 
 #include "object/codec.hpp"
+#include "rendezvous/attempt.hpp"
 #include "rendezvous/place.hpp"
 #include "support/forwarding_store.hpp"
 #include "support/message_of.hpp"
@@ -97,20 +98,20 @@ TEST(Table, with_a_failure_raises_it_on_every_rank) {
 
 TEST(Table, the_first_failure_stands) {
     HashStore store;
-    say_failed(store, 1, std::runtime_error("the first"));
-    say_failed(store, 2, std::runtime_error("the second"));
+    say_failed(store, 1, 3, std::runtime_error("the first"));
+    say_failed(store, 2, 3, std::runtime_error("the second"));
     expect_part(message_of<PeerLost>([&] { (void)read_table(store.get(table_key), 0, 3); }), "rank 1");
     store.set("table", encode(a_table()));
-    say_failed(store, 2, std::runtime_error("too late"));
+    say_failed(store, 2, 3, std::runtime_error("too late"));
     EXPECT_NO_THROW((void)read_table(store.get(table_key), 0, 3));
 }
 
 // An interrupted wait may keep a store busy, one of another library for instance.
 TEST(Table, a_store_without_wills_is_not_asked_for_more_after_an_interrupt) {
-    HashStore store;
-    say_failed(store, 1, Aborted("Ctrl-C", {}, ErrorCode::interrupted));
+    Store store(std::make_shared<test::ForwardingStore>());
+    say_failed(store, 1, 3, Aborted("Ctrl-C", {}, ErrorCode::interrupted));
     EXPECT_FALSE(store.check({table_key}));
-    say_failed(Store(), 1, std::runtime_error("no store"));
+    Attempt({}, "world", Attempt::Worlds::many).say_failed(1, 3, std::runtime_error("no store"));
 }
 
 TEST(Table, of_any_bytes_is_an_error_of_ours_and_never_a_table_of_another_size) {

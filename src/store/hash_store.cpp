@@ -77,6 +77,8 @@ class HashBackend : public StoreBackend {
         for (std::size_t i = 0; i < keys.size(); ++i) map_.set(keys[i], values[i]);
         changed_.notify_all();
     }
+    /// The store ends with the process.
+    bool set_will(std::string_view, std::string_view, Milliseconds) override { return true; }
     std::string describe() const override { return "HashStore"; }
 
  private:

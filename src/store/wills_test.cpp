@@ -2,6 +2,7 @@
 #include "core/deadline.hpp"
 #include "store/process_test_support.hpp"
 #include "store/tcp_test_support.hpp"
+#include "support/forwarding_store.hpp"
 #include "support/message_of.hpp"
 #include "support/patience.hpp"
 
@@ -99,8 +100,9 @@ std::string name_of(const ::testing::TestParamInfo<Kind>& kind) {
 INSTANTIATE_TEST_SUITE_P(All, Wills, ::testing::Values(Kind::tcp, Kind::door, Kind::file, Kind::file_of_three),
                          name_of);
 
-TEST(WillsOfAHashStore, do_not_exist) {
-    EXPECT_FALSE(HashStore().backend()->set_will("key", "value", 1s));
+TEST(WillsOfAStoreWithoutThem, do_not_exist) {
+    EXPECT_FALSE(Store(std::make_shared<test::ForwardingStore>()).backend()->set_will("key", "value", 1s));
+    EXPECT_TRUE(HashStore().backend()->set_will("key", "value", 1s)) << "it ends with the process";
 }
 
 TEST(Waiting, for_a_key_a_server_or_a_lock_is_told_after_five_seconds) {

@@ -3,8 +3,10 @@
 import os
 import signal
 import sys
+import threading
 import time
 import unittest
+from datetime import timedelta
 
 import numpy as np
 from distributed import Client, LocalCluster
@@ -57,6 +59,25 @@ def one_dies():
     dist.barrier()
 
 
+def slow_total(scale):
+    x = np.full(2, scale * (dist.get_rank() + 1))
+    for _ in range(20):
+        time.sleep(0.01)
+        dist.barrier()
+    dist.all_reduce(x)
+    return dist.get_world_size(), x.tolist()
+
+
+def destroy_in_the_function():
+    dist.barrier()
+    dist.destroy_process_group()
+    return "done"
+
+
+def make_a_group_alone():
+    dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+
+
 class Dask(unittest.TestCase):
     def setUp(self):
         self.cluster = LocalCluster(n_workers=N, threads_per_worker=1, dashboard_address=None)
@@ -98,11 +119,63 @@ class Dask(unittest.TestCase):
             tutti.dask.run(self.client, one_fails)
         self.assertEqual(len(tutti.dask.run(self.client, total, np.ones(1))), N)
 
+    def test_a_worker_in_the_place_of_one_that_died_is_a_rank(self):
+        for _ in range(2):
+            tutti.dask.run(self.client, total, np.ones(1), workers=self.workers()[:2])
+        with self.assertRaises(dist.PeerLost):
+            tutti.dask.run(self.client, one_dies)
+        deadline = time.monotonic() + 30
+        while len(self.workers()) < N and time.monotonic() < deadline:  # Dask's nanny starts another
+            time.sleep(0.1)
+        results = tutti.dask.run(self.client, total, np.ones(1), timeout=timedelta(seconds=30))
+        self.assertEqual([x for *_, x in results], [[6.0]] * N)
+
+    def workers(self):
+        return list(self.client.scheduler_info(n_workers=-1)["workers"])
+
+    def test_a_function_may_destroy_its_group(self):
+        self.assertEqual(tutti.dask.run(self.client, destroy_in_the_function), ["done"] * N)
+        self.assertEqual(len(tutti.dask.run(self.client, total, np.ones(1))), N)
+
+    def test_a_worker_with_a_default_group_of_its_own_is_named(self):
+        self.client.run(make_a_group_alone, workers=self.workers()[1:2])
+        with self.assertRaisesRegex(ValueError, "the worker at .* has a default group that tutti.dask.run has not made"):
+            tutti.dask.run(self.client, total, np.ones(1))
+        self.client.run(dist.destroy_process_group, workers=self.workers()[1:2])
+        self.assertEqual(len(tutti.dask.run(self.client, total, np.ones(1))), N)
+
+    def test_a_worker_that_another_call_keeps_is_named_at_the_end_of_the_time(self):
+        self.client.run(tutti.dask._reserve, "another job", workers=self.workers()[:1])
+        with self.assertRaisesRegex(dist.Timeout, "is taken by another call of tutti.dask.run"):
+            tutti.dask.run(self.client, total, np.ones(1), timeout=timedelta(seconds=1))
+        self.client.run(tutti.dask._release, "another job", workers=self.workers()[:1])
+        self.assertEqual(len(tutti.dask.run(self.client, total, np.ones(1))), N)
+
     def test_a_worker_that_dies_is_named_to_the_others_within_a_second(self):
         with self.assertRaisesRegex(dist.PeerLost, r"rank 2 .*is gone[\s\S]*rank 2 is worker .* at tcp://") as caught:
             tutti.dask.run(self.client, one_dies)
         if "[after" in str(caught.exception):
             self.assertLess(float(str(caught.exception).split("[after ")[1].split()[0]), 1)
+
+
+class DaskWithThreads(unittest.TestCase):
+    """Workers that run two tasks at once: a process has one default group all the same."""
+
+    def test_calls_at_the_same_time_take_turns(self):
+        with LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None) as cluster, Client(cluster) as client:
+            client.wait_for_workers(2)
+            results = {}
+
+            def call(number):
+                with Client(cluster) as own:  # as other programs would
+                    results[number] = tutti.dask.run(own, slow_total, float(number), timeout=timedelta(seconds=60))
+
+            callers = [threading.Thread(target=call, args=(number,)) for number in range(4)]
+            for caller in callers:
+                caller.start()
+            for caller in callers:
+                caller.join()
+        self.assertEqual(results, {number: [(2, [3.0 * number] * 2)] * 2 for number in range(4)})
 
 
 if __name__ == "__main__":

@@ -68,6 +68,26 @@ assert (x == MPI.COMM_WORLD.size * np.arange(1000.0)).all()
 dist.destroy_process_group()
 os.write(1, f"moved by {MPI.get_vendor()[0]}\\n".encode())
 """
+SUBSETS = """
+from mpi4py import MPI
+import numpy as np, os, tutti.distributed as dist, tutti.mpi
+world = MPI.COMM_WORLD
+for members in ([0, 1, 2], [1, 2], [2, 0], [0, 1, 2]):  # each process has made other numbers of groups
+    part = world.Split(0 if world.rank in members else MPI.UNDEFINED, members.index(world.rank) if world.rank in members else 0)
+    if part == MPI.COMM_NULL:
+        continue
+    tutti.mpi.init(part)
+    x = np.array([1.0])
+    dist.all_reduce(x)
+    assert x[0] == len(members), (members, x)
+    dist.destroy_process_group()
+if world.rank == 1:
+    dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+try:
+    tutti.mpi.init()
+except dist.InvalidArgument as error:
+    os.write(1, f"taken: {error}\n".encode())
+"""
 ERRORS = """
 from mpi4py import MPI
 import os, tutti.distributed as dist, tutti.mpi
@@ -144,6 +164,12 @@ class Mpi4py(unittest.TestCase):
     def test_ranks_are_those_of_the_communicator(self):
         for mpi in self.on_both():
             self.assertEqual(self.good(mpi, 4, "-c", PARTS).count("good"), 4)
+
+    def test_groups_of_other_subsets_follow_each_other(self):
+        for mpi in self.on_both():
+            said = self.good(mpi, 3, "-c", SUBSETS)
+            self.assertEqual(said.count("taken: tutti.mpi.init: rank 1 of the communicator (1 in all) has a default group already"),
+                             3, said)
 
     def test_the_backend_mpi_takes_the_mpi_that_mpi4py_has_loaded(self):
         for mpi in self.on_both():

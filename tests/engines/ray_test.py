@@ -3,7 +3,9 @@
 limits, and the time of an all_reduce beside Ray's own group over gloo.
 """
 import os
+import pathlib
 import signal
+import subprocess
 import sys
 import time
 import unittest
@@ -45,6 +47,11 @@ class Worker:
         import tutti._engines
 
         tutti._engines.secrets.token_hex = lambda count: KNOWN
+
+    def sum_of(self, value):
+        x = np.array([value])
+        collective.allreduce(x, self.group)
+        return x.tolist()
 
     def leave(self):
         collective.destroy_collective_group(self.group)
@@ -106,10 +113,30 @@ class Worker:
         return time.monotonic() - begin, "", ""
 
 
+# A job beside this one: its actors of rank 0 and 1 come when they are told to, in a group of the name that the first word says.
+OTHER_JOB = """
+import sys
+import ray
+from ray_test import Worker
+
+ray.init(namespace=sys.argv[2] or None, log_to_driver=False, logging_level="ERROR")
+workers = [Worker.remote(rank, group=sys.argv[1]) for rank in range(2)]
+joined = {}
+for line in sys.stdin:
+    rank = int(line)
+    joined[rank] = workers[rank].join.remote()
+    print("called", flush=True)
+    if len(joined) == 2:
+        break
+ray.get(list(joined.values()), timeout=90)
+print(ray.get([worker.sum_of.remote(100.0) for worker in workers], timeout=60), flush=True)
+"""
+
+
 class Ray(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR", namespace="shared")
 
     @classmethod
     def tearDownClass(cls):
@@ -191,6 +218,46 @@ class Ray(unittest.TestCase):
         results = ray.get([workers[0].call_and_time.remote("allreduce"), workers[1].call_and_time.remote("broadcast")],
                           timeout=30)
         self.assertEqual([kind for _, kind, _ in results], ["CollectiveMismatch"] * 2, results)
+
+    def test_two_jobs_with_groups_of_one_name_do_not_mix(self):
+        address = ray.get_runtime_context().gcs_address
+        here = str(pathlib.Path(__file__).resolve().parent)
+        # Who comes when: rank 0 and 1 of this job, a and b of the other.
+        for number, order in enumerate(("0ab1", "a01b", "1ab0", "0a1b")):
+            with self.subTest(order=order):
+                namespace = "shared" if number % 2 else ""
+                other = subprocess.Popen([sys.executable, "-c", OTHER_JOB, f"shared_{number}", namespace], stdin=subprocess.PIPE,
+                                         stdout=subprocess.PIPE, text=True,
+                                         env={**os.environ, "RAY_ADDRESS": address, "PYTHONPATH": here})
+                self.addCleanup(other.stdout.close)
+                self.addCleanup(other.kill)
+                workers = self.workers(group=f"shared_{number}")
+                joining = []
+                for who in order:
+                    if who in "ab":
+                        other.stdin.write(f"{'ab'.index(who)}\n")
+                        other.stdin.flush()
+                        self.assertEqual(other.stdout.readline(), "called\n")
+                    else:
+                        joining.append(workers[int(who)].join.remote())
+                    time.sleep(1)  # until it looks for the others
+                ray.get(joining, timeout=90)
+                self.assertEqual(ray.get([worker.sum_of.remote(1.0) for worker in workers], timeout=60), [[2.0]] * 2)
+                self.assertEqual(other.stdout.readline(), f"{[[200.0]] * 2}\n")
+                other.stdin.close()
+                self.assertEqual(other.wait(30), 0)
+
+    def test_two_groups_of_one_name_in_one_job_at_a_time_are_an_error_that_names_both_actors(self):
+        first, second = Worker.remote(0, group="twice"), Worker.remote(0, group="twice")
+        self.addCleanup(lambda: [ray.kill(worker) for worker in (first, second)])
+        joining = first.join.remote()
+        time.sleep(2)
+        with self.assertRaisesRegex(ray.exceptions.RayTaskError, "(?s)actor .*Worker.* is rank 0 of a group of this name that is "
+                                    "being made, and so wants to be actor .*Worker"):
+            ray.get(second.join.remote(), timeout=60)
+        partner = Worker.remote(1, group="twice")
+        self.addCleanup(lambda: ray.kill(partner))
+        ray.get([joining, partner.join.remote()], timeout=60)
 
     def test_an_actor_whose_partner_never_comes_says_so(self):
         lonely = self.workers(group="lonely", join=2.0)[1]

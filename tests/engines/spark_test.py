@@ -50,6 +50,31 @@ def one_dies(rows):
     yield 0
 
 
+def total_without_an_end(rows):
+    import numpy as np
+
+    import tutti.distributed as dist
+    import tutti.spark
+
+    tutti.spark.init()
+    x = np.array([float(sum(rows))])
+    dist.all_reduce(x)
+    yield dist.get_world_size(), x.tolist()
+
+
+def twice_in_a_task(rows):
+    import tutti.distributed as dist
+    import tutti.spark
+
+    tutti.spark.init()
+    try:
+        tutti.spark.init()
+    except dist.InvalidArgument as error:
+        yield str(error)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
 KNOWN = "0123456789abcdef" * 4
 
 
@@ -104,6 +129,24 @@ class Spark(unittest.TestCase):
         for _ in range(2):  # stages may follow each other in the same processes
             results = self.context.parallelize(range(10), N).barrier().mapPartitions(total).collect()
             self.assertEqual(results, [(0, N, [45.0]), (1, N, [45.0])])
+
+    def test_stages_of_other_widths_follow_each_other_in_the_same_processes(self):
+        for width in (N, 1, N, 1, 1, N):
+            results = self.context.parallelize(range(10), width).barrier().mapPartitions(total).collect()
+            self.assertEqual(results, [(rank, width, [45.0]) for rank in range(width)])
+
+    def test_a_function_that_forgets_to_destroy_its_group_is_in_nobodys_way(self):
+        for width in (N, 1, N):
+            results = self.context.parallelize(range(10), width).barrier().mapPartitions(total_without_an_end).collect()
+            self.assertEqual(results, [(width, [45.0])] * width)
+        results = self.context.parallelize(range(10), N).barrier().mapPartitions(total).collect()
+        self.assertEqual(results, [(rank, N, [45.0]) for rank in range(N)])
+
+    def test_a_task_that_calls_init_twice_is_told(self):
+        said = self.context.parallelize(range(10), N).barrier().mapPartitions(twice_in_a_task).collect()
+        self.assertEqual(len(said), N)
+        for text in said:
+            self.assertIn("there is a default group already, which this task has made", text)
 
     def test_the_secret_comes_by_spark_and_is_on_no_command_line(self):
         with Watch(KNOWN) as watch:

@@ -99,6 +99,98 @@ TEST(Spawn, gives_ranks_that_meet_by_the_environment_of_their_parent) {
     ::unsetenv("MASTER_PORT");
 }
 
+// The sum of rank + 1 in a default group, of which the caller expects to be rank `rank` of `size`.
+void expect_world(int rank, int size) {
+    if (get_rank() != rank || get_world_size() != size)
+        throw std::runtime_error("rank " + std::to_string(get_rank()) + " of " + std::to_string(get_world_size()));
+    std::vector<int> x{rank + 1};
+    all_reduce(x);
+    if (x[0] != size * (size + 1) / 2) throw std::runtime_error("sum " + std::to_string(x[0]));
+    destroy_process_group();
+}
+
+void join_without_a_word(int rank, int size) {
+    for (int time = 0; time < 2; ++time) {
+        init_process_group({.timeout = 20s});
+        expect_world(rank, size);
+    }
+}
+
+// Variables of a job, while it lives.
+class InAJob {
+ public:
+    InAJob() {
+        for (const auto& [name, value] : variables_) ::setenv(name, value, 1);
+    }
+    ~InAJob() {
+        for (const auto& [name, value] : variables_) ::unsetenv(name);
+    }
+
+ private:
+    std::vector<std::pair<const char*, const char*>> variables_{{"RANK", "1"},
+                                                                {"WORLD_SIZE", "2"},
+                                                                {"LOCAL_RANK", "1"},
+                                                                {"LOCAL_WORLD_SIZE", "2"},
+                                                                {"MASTER_ADDR", "127.0.0.1"},
+                                                                {"MASTER_PORT", "1"}};
+};
+
+TEST(Spawn, gives_a_rank_that_says_none_its_own_and_the_world_of_all) {
+    covers("S15-001");
+    for (const int nprocs : {1, 3}) spawn([=](int rank) { join_without_a_word(rank, nprocs); }, nprocs);
+    const InAJob in_a_job;
+    for (const int nprocs : {1, 3}) spawn([=](int rank) { join_without_a_word(rank, nprocs); }, nprocs);
+}
+
+TEST(Spawn, gives_a_rank_what_it_says_itself_and_the_spawn_the_rest) {
+    const auto reversed = [](int rank) {
+        init_process_group({.timeout = 20s, .rank = 2 - rank});
+        expect_world(2 - rank, 3);
+    };
+    spawn(reversed, 3);
+    const InAJob in_a_job;
+    spawn(
+        [](int rank) {
+            init_process_group({.timeout = 20s, .world_size = 3, .rank = 2 - rank});
+            expect_world(2 - rank, 3);
+        },
+        3);
+    const std::uint16_t port = TCPStore({.is_master = true}).port();
+    spawn(
+        [=](int rank) {  // by the environment, as a program without arguments does
+            ::setenv("RANK", std::to_string(2 - rank).c_str(), 1);
+            ::setenv("WORLD_SIZE", "3", 1);
+            ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+            ::setenv("MASTER_PORT", std::to_string(port).c_str(), 1);
+            init_process_group({.timeout = 20s});
+            expect_world(2 - rank, 3);
+        },
+        3);
+    const HashStore alone;
+    spawn(
+        [&](int) {
+            init_process_group({.world_size = 1, .rank = 0, .store = alone});
+            expect_world(0, 1);
+        },
+        2);
+}
+
+TEST(Spawn, inside_a_spawn_makes_a_world_of_its_own) {
+    spawn(
+        [](int outer) {
+            spawn([](int rank) { join_without_a_word(rank, 2); }, 2);
+            join_without_a_word(outer, 3);
+        },
+        3);
+}
+
+TEST(Spawn, says_that_threads_have_one_default_group) {
+    expect_words(error_of<ProcessRaisedException>(
+                     [] { spawn([](int) { init_process_group(); }, 2, {.method = SpawnMethod::threads}); }),
+                 {"is a thread of spawn()", "expected a ProcessGroup for each"});
+    spawn([](int rank) { join_without_a_word(rank, 1); }, 1, {.method = SpawnMethod::threads});
+}
+
 TEST(Spawn, gives_threads_that_meet_by_a_store) {
     covers("S2-022", "A-48");  // one device, one rank, one thread
     const HashStore store;

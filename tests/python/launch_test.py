@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import numpy as np
@@ -14,12 +15,14 @@ from ranks import free_port, run_ranks
 from rows import main, rows
 
 import tutti.distributed as dist
+import tutti.multiprocessing
 
 # What a script sees, as a line of JSON; both spellings of the argument are declared, as the documentation advises.
 SCRIPT = """
 import argparse, json, os
 import numpy as np
 import tutti.distributed as dist
+import tutti.multiprocessing
 parser = argparse.ArgumentParser()
 parser.add_argument("--local-rank", "--local_rank", type=int, default=-1)
 parser.add_argument("words", nargs="*")
@@ -155,6 +158,75 @@ class Launched(unittest.TestCase):
         self.assertEqual({(one["sum"], one["WORLD_SIZE"], one["LOCAL_WORLD_SIZE"]) for one in seen}, {(10, "4", "2")})
         self.assertEqual(sorted((one["GROUP_RANK"], one["LOCAL_RANK"]) for one in seen),
                          [("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")])
+
+
+def in_the_world_of_spawn(rank, size, folder):
+    """Twice, without a word about it; what came out goes into a file."""
+    with open(f"{folder}/{rank}", "w") as out:
+        for _ in range(2):
+            dist.init_process_group()
+            x = np.full(2, dist.get_rank() + 1)
+            dist.all_reduce(x)
+            print(dist.get_rank(), dist.get_world_size(), x.tolist(), file=out)
+            dist.destroy_process_group()
+
+
+def with_a_spawn_inside(rank, size, folder):
+    os.mkdir(f"{folder}/inside {rank}")
+    tutti.multiprocessing.spawn(in_the_world_of_spawn, (2, f"{folder}/inside {rank}"), 2)
+    in_the_world_of_spawn(rank, size, folder)
+
+
+def with_a_rank_of_its_own(rank, size, folder):
+    dist.init_process_group(rank=size - 1 - rank, world_size=size)
+    with open(f"{folder}/{rank}", "w") as out:
+        print(dist.get_rank(), dist.get_world_size(), file=out)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+class Spawned(unittest.TestCase):
+    """Ranks of tutti.multiprocessing.spawn that say nothing to init_process_group are a world."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def check(self, folder, size):
+        for rank in range(size):
+            with open(f"{folder}/{rank}") as file:
+                self.assertEqual(file.read(), f"{rank} {size} {[size * (size + 1) // 2] * 2}\n" * 2)
+
+    def spawn(self, function, size, **options):
+        tutti.multiprocessing.spawn(function, (size, self.folder), size, **options)
+
+    @rows("S15-001")
+    def test_the_rank_and_the_number_are_those_of_spawn_with_every_start_method(self):
+        for method in ("spawn", "fork", "forkserver"):
+            for size in (1, 3):
+                self.spawn(in_the_world_of_spawn, size, start_method=method)
+                self.check(self.folder, size)
+
+    def test_the_job_of_the_caller_is_another(self):
+        job = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+               "MASTER_PORT": "1"}
+        with unittest.mock.patch.dict(os.environ, job):
+            for size in (1, 2):
+                self.spawn(in_the_world_of_spawn, size)
+                self.check(self.folder, size)
+
+    def test_a_spawn_inside_is_a_world_of_its_own(self):
+        self.spawn(with_a_spawn_inside, 2)
+        self.check(self.folder, 2)
+        for rank in range(2):
+            self.check(f"{self.folder}/inside {rank}", 2)
+
+    def test_what_the_program_says_wins(self):
+        self.spawn(with_a_rank_of_its_own, 3)
+        for rank in range(3):
+            with open(f"{self.folder}/{rank}") as file:
+                self.assertEqual(file.read(), f"{2 - rank} 3\n")
 
 
 class Backends(unittest.TestCase):
