@@ -22,12 +22,9 @@ void add_up(int rank, const tutti::ProcessGroup& group) {
 }
 
 void processes() {
-    // The store lives here, on any free port.
-    const tutti::TCPStore store({.is_master = true});
     tutti::spawn(
-        [&](int rank) {
-            const tutti::TCPStore mine({.port = store.port()});
-            tutti::init_process_group({.world_size = ranks, .rank = rank, .store = mine});
+        [](int rank) {
+            tutti::init_process_group();  // the world of these processes
             add_up(rank, tutti::default_group());
             tutti::destroy_process_group();
         },

@@ -7,6 +7,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -29,6 +31,9 @@ SpawnedProcess& own_process() {
 }
 
 thread_local std::optional<Spawned> of_thread;
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> twins{
+    {{"MASTER_ADDR", "MASTER_PORT"}, {"MASTER_PORT", "MASTER_ADDR"}, {"RANK", "WORLD_SIZE"}, {"WORLD_SIZE", "RANK"}}};
 
 bool is_in_a_job() {
     try {
@@ -78,8 +83,17 @@ std::optional<Spawned> spawned() {
 bool is_of_parents_job(std::string_view variable, std::string_view value) {
     SpawnedProcess& own = own_process();
     const std::lock_guard lock(own.mutex);
-    const auto found = own.of_parents_job.find(variable);
-    return own.pid == ::getpid() && found != own.of_parents_job.end() && found->second == value;
+    if (own.pid != ::getpid()) return false;
+    const auto is_inherited = [&](std::string_view name, std::string_view has) {
+        const auto found = own.of_parents_job.find(name);
+        return found != own.of_parents_job.end() && found->second == has;
+    };
+    if (!is_inherited(variable, value)) return false;
+    // A program that sets one of two may have found the other as it wants it.
+    const auto twin = std::ranges::find(twins, variable, &std::pair<std::string_view, std::string_view>::first);
+    if (twin == twins.end()) return true;
+    const auto other = env::get(twin->second);
+    return !other || is_inherited(twin->second, *other);
 }
 
 }  // namespace tutti::rendezvous

@@ -139,6 +139,12 @@ TEST_P(WorldsInOneStore, may_be_of_other_ranks_each_time) {
     });
 }
 
+TEST_P(WorldsInOneStore, may_be_of_processes_that_come_when_all_others_have_ended) {
+    for (const int size : {2, 3, 2}) {
+        run(size, [size](const Store& store, int me) { meet(store, me, size); });
+    }
+}
+
 TEST_P(WorldsInOneStore, may_follow_each_other_while_ranks_of_the_last_still_leave) {
     run(3, [](const Store& store, int me) {
         for (int time = 0; time < 8; ++time) {

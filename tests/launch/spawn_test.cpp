@@ -99,7 +99,7 @@ TEST(Spawn, gives_ranks_that_meet_by_the_environment_of_their_parent) {
     ::unsetenv("MASTER_PORT");
 }
 
-// The sum of rank + 1 in a default group, of which the caller expects to be rank `rank` of `size`.
+// The sum of rank + 1 in the default group, in which this process expects to be rank `rank` of `size`.
 void expect_world(int rank, int size) {
     if (get_rank() != rank || get_world_size() != size)
         throw std::runtime_error("rank " + std::to_string(get_rank()) + " of " + std::to_string(get_world_size()));
