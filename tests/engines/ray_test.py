@@ -48,6 +48,9 @@ class Worker:
 
         tutti._engines.secrets.token_hex = lambda count: KNOWN
 
+    def is_up(self):
+        return True
+
     def sum_of(self, value):
         x = np.array([value])
         collective.allreduce(x, self.group)
@@ -121,6 +124,7 @@ from ray_test import Worker
 
 ray.init(namespace=sys.argv[2] or None, log_to_driver=False, logging_level="ERROR")
 workers = [Worker.remote(rank, group=sys.argv[1]) for rank in range(2)]
+ray.get([worker.is_up.remote() for worker in workers], timeout=60)
 joined = {}
 for line in sys.stdin:
     rank = int(line)
@@ -232,6 +236,7 @@ class Ray(unittest.TestCase):
                 self.addCleanup(other.stdout.close)
                 self.addCleanup(other.kill)
                 workers = self.workers(group=f"shared_{number}")
+                ray.get([worker.is_up.remote() for worker in workers], timeout=60)
                 joining = []
                 for who in order:
                     if who in "ab":
@@ -250,6 +255,7 @@ class Ray(unittest.TestCase):
     def test_two_groups_of_one_name_in_one_job_at_a_time_are_an_error_that_names_both_actors(self):
         first, second = Worker.remote(0, group="twice"), Worker.remote(0, group="twice")
         self.addCleanup(lambda: [ray.kill(worker) for worker in (first, second)])
+        ray.get([worker.is_up.remote() for worker in (first, second)], timeout=60)
         joining = first.join.remote()
         time.sleep(2)
         with self.assertRaisesRegex(ray.exceptions.RayTaskError, "(?s)actor .*Worker.* is rank 0 of a group of this name that is "
