@@ -9,13 +9,16 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -162,6 +165,62 @@ uid_t peer_uid(int unix_fd) {
 }
 pid_t peer_pid(int unix_fd) {
     return peer_credentials(unix_fd).pid;
+}
+
+UniqueFd bind_unix_datagrams(std::string_view abstract_name) {
+    sockaddr_un address{};
+    const socklen_t size = unix_address(abstract_name, address);
+    UniqueFd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    const int on = 1;
+    if (!fd || ::setsockopt(fd.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
+        ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+        throw DistNetworkError(
+            fmt::format("cannot receive datagrams as abstract Unix socket @{}: {}", abstract_name, error_text(errno)),
+            {.operation = "bind"});
+    }
+    return fd;
+}
+
+bool send_unix_datagram(std::string_view abstract_name, std::string_view bytes) noexcept {
+    try {
+        sockaddr_un address{};
+        const socklen_t size = unix_address(abstract_name, address);
+        const UniqueFd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+        for (int turn = 0; fd && turn < 5; ++turn) {
+            if (::sendto(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL,
+                         reinterpret_cast<const sockaddr*>(&address), size) >= 0)
+                return true;
+            if (errno != EAGAIN && errno != EINTR) return false;
+            std::this_thread::sleep_for(1ms);
+        }
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it was not sent
+    }
+    return false;
+}
+
+std::optional<std::string> take_unix_datagram(int fd) {
+    std::string bytes(std::size_t{1} << 16, '\0');
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> control;
+    for (;;) {
+        iovec part{bytes.data(), bytes.size()};
+        msghdr message{};
+        message.msg_iov = &part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.data();
+        message.msg_controllen = control.size();
+        const ssize_t got = ::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return std::nullopt;
+        ucred sender{};
+        sender.uid = static_cast<uid_t>(-1);
+        for (cmsghdr* item = CMSG_FIRSTHDR(&message); item != nullptr; item = CMSG_NXTHDR(&message, item)) {
+            if (item->cmsg_level == SOL_SOCKET && item->cmsg_type == SCM_CREDENTIALS)
+                std::memcpy(&sender, CMSG_DATA(item), sizeof sender);
+        }
+        if (sender.uid != ::geteuid() && sender.uid != 0) continue;
+        bytes.resize(static_cast<std::size_t>(got));
+        return bytes;
+    }
 }
 
 }  // namespace tutti::net

@@ -1,4 +1,4 @@
-// Unix sockets: stream sockets between processes of one host, which can hand over descriptors.
+// Unix sockets between processes of one host: streams, which can hand over descriptors, and datagrams.
 //
 // Threads, descriptors, waits and errors are those of core/socket.hpp, whose functions also accept, send and receive
 // here.
@@ -10,6 +10,8 @@
 
 #include <sys/types.h>
 
+#include <optional>
+#include <string>
 #include <string_view>
 
 namespace tutti::net {
@@ -27,5 +29,12 @@ UniqueFd recv_fd(int socket, const Deadline& deadline, const AbortFlag* abort);
 /// The user at the other end of a Unix socket, as the kernel recorded it (SO_PEERCRED).
 uid_t peer_uid(int unix_fd);
 pid_t peer_pid(int unix_fd);
+
+/// A socket for datagrams of at most 64 KiB to that abstract name. DistNetworkError where it is taken.
+UniqueFd bind_unix_datagrams(std::string_view abstract_name);
+/// Does not wait for a reader: false where nobody has that name, or its queue stays full for some milliseconds.
+bool send_unix_datagram(std::string_view abstract_name, std::string_view bytes) noexcept;
+/// The next datagram of a process of this user or of root; nothing: none waits. Those of other users are dropped.
+std::optional<std::string> take_unix_datagram(int fd);
 
 }  // namespace tutti::net

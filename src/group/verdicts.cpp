@@ -3,6 +3,7 @@
 #include "core/socket.hpp"
 #include "group/flight.hpp"
 #include "group/group.hpp"
+#include "rendezvous/failure_report.hpp"
 
 #include <fmt/format.h>
 
@@ -52,6 +53,7 @@ std::vector<int> Verdicts::departed() const {
 }
 
 void Verdicts::fail(const std::exception_ptr& error) {
+    if (!flight_.failing()) rendezvous::report_failure(error, rank_, size_, membership_->cards());
     flight_.fail(error);
 }
 
@@ -81,8 +83,8 @@ void Verdicts::fail_as_told(ErrorContext context) {
         "world: {}",
         group_, size_, judgement ? judgement->text : told.text);
     const bool disagreement = judgement ? judgement->disagreement : told.kind == VerdictKind::mismatch;
-    if (disagreement) return flight_.fail(std::make_exception_ptr(CollectiveMismatch(text, context)));
-    flight_.fail(std::make_exception_ptr(Timeout(text, context)));
+    if (disagreement) return fail(std::make_exception_ptr(CollectiveMismatch(text, context)));
+    fail(std::make_exception_ptr(Timeout(text, context)));
 }
 
 void Verdicts::apply() {
@@ -102,15 +104,15 @@ void Verdicts::apply() {
         case VerdictKind::mismatch:
         case VerdictKind::timed_out: return fail_as_told(context);
         case VerdictKind::aborted:
-            return flight_.fail(std::make_exception_ptr(
+            return fail(std::make_exception_ptr(
                 Aborted(fmt::format("{}: aborted by rank {}: {}", title, verdict.rank, verdict.text), context)));
         case VerdictKind::damaged:
-            return flight_.fail(std::make_exception_ptr(
+            return fail(std::make_exception_ptr(
                 DistBackendError(fmt::format("{}: {}", title, verdict.text), context, ErrorCode::network)));
         case VerdictKind::peer_lost:
         case VerdictKind::host_lost:
         case VerdictKind::left:
-            return flight_.fail(std::make_exception_ptr(PeerLost(fmt::format("{}: {}", title, verdict.text), context)));
+            return fail(std::make_exception_ptr(PeerLost(fmt::format("{}: {}", title, verdict.text), context)));
         case VerdictKind::silent:
         case VerdictKind::judged: return;  // they are not a verdict by themselves
     }
@@ -133,7 +135,8 @@ void Verdicts::abort(const std::string& reason) {
     membership_->flood({VerdictKind::aborted, rank_, reason});
     {
         const Flight::Guard guard(flight_);
-        flight_.fail(std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was aborted: {}", group_, reason))));
+        fail(std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was aborted: {}", group_, reason),
+                                             {.group = group_, .rank = rank_, .peer = rank_})));
     }
     for (const auto& group : groups_.all()) group->backends().end(flight_.failure());
 }

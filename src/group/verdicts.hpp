@@ -65,7 +65,7 @@ class Verdicts final : public Court {
     /// Ranks that have left, whether or not all that they sent has been read; under the lock.
     std::vector<int> departed() const override;
     std::vector<int> silent() const override { return health_.silent(); }
-    /// Of the world; under the lock.
+    /// The world fails, and this process's launcher hears why; under the lock.
     void fail(const std::exception_ptr& error) override;
     bool failing() const override;
     /// Health::gone_for_good() of this world.

@@ -12,6 +12,7 @@
 #include "group/group.hpp"
 #include "group/worlds.hpp"
 #include "object/codec.hpp"
+#include "rendezvous/failure_report.hpp"
 #include "rendezvous/place.hpp"
 #include "schedule/functions.hpp"
 #include "tune/tune.hpp"
@@ -166,6 +167,7 @@ World::World(const ProcessGroupOptions& options, rendezvous::Attempt& attempt, s
         meet_the_others(options, attempt, joining, terms);
     } catch (const std::exception& error) {
         if (membership_ && !verdicts_.health().bad_news().raised()) verdicts_.tell_of_failed_join(error);
+        rendezvous::report_failure(std::current_exception(), rank(), size(), {});
         membership_.reset();  // its thread needs all the rest
         throw;
     }
@@ -219,6 +221,7 @@ void World::meet_the_others(const ProcessGroupOptions& options, rendezvous::Atte
     make_links(static_cast<settings::TcpChecksum>(decision.checksum));
     driver_.attach(flight_, *neighbours_);
     if_inherited_ = worlds::add(*this);
+    rendezvous::report_joined();
 }
 
 // A completion, or the end of a piece of news, may drop the last reference to a world on one of its own threads, which

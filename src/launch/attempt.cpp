@@ -1,13 +1,14 @@
 #include "launch/attempt.hpp"
 
-#include "launch/logs.hpp"
+#include "core/unix_socket.hpp"
+
+#include <tutti/error.hpp>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,9 +25,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// A rank that exits may do so because another died: on another node, of which that node's launcher tells first, or
-// here, where sockets close before the dead process can be waited for.
-constexpr milliseconds courtesy{200};
 // The time for an end over ssh beyond the grace of the ranks themselves.
 constexpr milliseconds remote_grace{5000};
 
@@ -34,35 +32,23 @@ double seconds(Clock::duration d) {
     return std::chrono::duration<double>(d).count();
 }
 
-// Kinds of failure, the most telling first: a killed process did not fail because another did; one that aborts or exits
-// may have.
-enum class Kind { killed, aborted, exited };
-Kind kind_of(int status) {
-    if (!WIFSIGNALED(status)) return Kind::exited;
-    return WTERMSIG(status) == SIGABRT ? Kind::aborted : Kind::killed;
+// Ranks go on without; only the launcher knows less.
+UniqueFd open_reports(const std::string& id) {
+    try {
+        return net::bind_unix_datagrams(rendezvous::report_address(id));
+    } catch (const DistError& error) {
+        say(fmt::format("tutti run: whom the ranks blame for a failure will not be known here: {}\n", error.what()));
+        return {};
+    }
 }
 
-// Passes a question on before its line ends where a terminal shows it, or where the user answers at one.
-Lines::Style style_of(const Task& task, int fd) {
-    if (task.prefix.empty()) return Lines::Style::unchanged;
-    const bool is_read_now = ::isatty(fd) != 0 || task.input == Task::Input::terminal;
-    return is_read_now ? Lines::Style::prefixed_now : Lines::Style::prefixed;
-}
-
-bool is_one_file(int a, int b) {
-    struct stat one {
-    }, other{};
-    return ::fstat(a, &one) == 0 && ::fstat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+// As waitpid(2) has it.
+int status_of(const siginfo_t& info) {
+    if (info.si_code == CLD_EXITED) return (info.si_status & 0xff) << 8;
+    return info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0);
 }
 
 }  // namespace
-
-Attempt::Member::Member(const Task& task, std::array<Unfinished*, 2> shared, const Patience& patience)
-    : out(style_of(task, 1), task.prefix, task.shows_out ? 1 : -1, tail, *shared[0], patience),
-      err(style_of(task, 2), task.prefix, task.shows_err ? 2 : -1, tail, *shared[1], patience) {
-    if (!task.out_log.empty()) out_log = make_log(task.out_log);
-    if (!task.err_log.empty()) err_log = make_log(task.err_log);
-}
 
 Attempt::Attempt(const std::vector<Task>& tasks, const Limits& limits, Signals& signals, Guard& guard, Nodes* nodes,
                  int number)
@@ -72,7 +58,8 @@ Attempt::Attempt(const std::vector<Task>& tasks, const Limits& limits, Signals& 
       guard_(guard),
       nodes_(nodes),
       number_(number),
-      lifeline_(limits.lifeline) {}
+      lifeline_(limits.lifeline),
+      reports_(open_reports(guard.id())) {}
 
 Attempt::~Attempt() {
     kill_all(SIGKILL);
@@ -84,20 +71,17 @@ Outcome Attempt::run() {
         wait();
         advance();
     }
+    collect();
     kill_orphans();
-    // All that the job wrote is in the pipes now; their ends may be held by someone outside of it.
-    pass_all_on();
-    for (Member& member : members_) {
-        member.out.finish();
-        member.err.finish();
-    }
+    output_.pass_rest_on();
+    check_output();
     return outcome();
 }
 
 void Attempt::start_all() {
-    const std::array<Unfinished*, 2> shared{&unfinished_[0], &unfinished_[is_one_file(1, 2) ? 0 : 1]};
     for (const Task& task : tasks_) {
-        Member& member = members_.emplace_back(task, shared, patience_);
+        Member& member = members_.emplace_back();
+        output_.add(task);
         UniqueFd input;
         if (task.input == Task::Input::terminal) input = std::move(terminal_.emplace().side());
         if (task.input == Task::Input::lifeline) {
@@ -111,10 +95,12 @@ void Attempt::start_all() {
         const int in = task.input == Task::Input::ours ? 0 : input.get();
         member.child = start(task.command, task.environment, in);
         if (member.child.not_started) {
-            note_failure(members_.size() - 1);
+            member.ended = Clock::now();
+            note_failures();
             stop(0);
             break;
         }
+        output_.attach(member.child);
         guard_.watch(member.child.pid);
     }
 }
@@ -136,30 +122,15 @@ void Attempt::wait() {
     if (nodes_ != nullptr) polled.push_back({nodes_->fd(), POLLIN, 0});
     if (lifeline_.open()) polled.push_back({0, POLLIN, 0});
     if (terminal_ && terminal_->fd() >= 0) polled.push_back({terminal_->fd(), terminal_->events(), 0});
+    if (reports_) polled.push_back({reports_.get(), POLLIN, 0});
     const std::size_t first_output = polled.size();
-    for (Member& member : members_) {
-        for (const UniqueFd* fd : {&member.child.out, &member.child.err}) {
-            if (*fd) polled.push_back({fd->get(), POLLIN, 0});
-        }
-    }
+    output_.ask(polled);
     if (::poll(polled.data(), polled.size(), wait_ms()) < 0 && errno != EINTR) {
         throw std::system_error(errno, std::generic_category(), "tutti run: poll");
     }
-    // In the order in which they were asked about.
-    auto asked = polled.begin() + static_cast<std::ptrdiff_t>(first_output);
-    for (Member& member : members_) {
-        const bool out = member.child.out && (asked++)->revents != 0;
-        const bool err = member.child.err && (asked++)->revents != 0;
-        if (out) pass_on(member.child.out, member.out, member.out_log);
-        if (err) pass_on(member.child.err, member.err, member.err_log);
-    }
-    pass_beginnings();
+    output_.take(polled, first_output);
     take_signals();
-    if (terminal_ && terminal_->pass_on()) {
-        for (const Unfinished& one : unfinished_) {
-            if (one.line != nullptr) one.line->line_was_ended();
-        }
-    }
+    if (terminal_ && terminal_->pass_on()) output_.line_was_ended();
     reap();
     take_news();
     tell_nodes();
@@ -172,12 +143,10 @@ void Attempt::take_signals() {
         const bool is_users = signal == SIGUSR1 || signal == SIGUSR2;
         if (!is_users || !guard_.got(signal)) pass_to_ranks(signal);
         if (signal == SIGTSTP && !stop_this_process()) {
-            write_all(
-                2,
+            say(
                 fmt::format("tutti run: the ranks are stopped (SIGTSTP): kill -CONT {} continues them, Ctrl-C ends "
                             "the job\n",
-                            ::getpid()),
-                [] { return true; });
+                            ::getpid()));
         }
     }
     while (const int signal = lifeline_.next()) {
@@ -192,7 +161,7 @@ void Attempt::take_signals() {
 
 void Attempt::end_by(int signal) {
     ended_by_ = ended_by_ == 0 ? signal : ended_by_;
-    if (stopping_ && stopping_signal_ != 0) kill_at_ = Clock::now();  // asked twice
+    if (stopping_.value_or(0) != 0) kill_at_ = Clock::now();  // asked twice
     stop(signal);
 }
 
@@ -229,10 +198,12 @@ void Attempt::tell_nodes() {
         tell(false, 128 + ended_by_, fmt::format("stopped by SIG{}", ::sigabbrev_np(ended_by_)));
     } else if (timed_out_) {
         tell(false, 124, "did not end in time (--timeout)");
-    } else if (first_failure_) {
-        const Child& child = members_[*first_failure_].child;
-        if (tell_at_ && Clock::now() < *tell_at_) return;
-        tell(!child.not_started, exit_status(child), first_failure());
+    } else if (blame_) {
+        const Child& child = members_[blame_->decisive()].child;
+        if (Clock::now() < *tell_at_) return;
+        tell(!child.not_started, exit_status(child), words());
+    } else if (is_full()) {
+        tell(false, 1, output_.failure()->text());
     } else if (!running()) {
         told_ = true;
         nodes_->done(number_);
@@ -248,91 +219,90 @@ bool Attempt::wait_for_reader() {
     return !gave_up_;
 }
 
-void Attempt::pass_all_on() {
-    for (Member& member : members_) {
-        pass_on(member.child.out, member.out, member.out_log);
-        pass_on(member.child.err, member.err, member.err_log);
-    }
-}
-
-void Attempt::pass_on(UniqueFd& fd, Lines& lines, UniqueFd& log) {
-    if (!fd) return;
-    static std::array<char, 1 << 16> buffer;
-    for (int turn = 0; turn < 16; ++turn) {  // no stream is served for ever
-        const ssize_t got = ::read(fd.get(), buffer.data(), buffer.size());
-        if (got > 0) {
-            const std::string_view text(buffer.data(), static_cast<std::size_t>(got));
-            if (log && !write_all(log.get(), text, [] { return true; })) {
-                write_all(2, fmt::format("tutti run: a log file ends here: {}\n", ::strerror(errno)), patience_);
-                log.reset();
-            }
-            if (!lines.add(text)) reader_is_gone();
-        } else if (got == 0 || errno != EAGAIN) {
-            if (got < 0 && errno == EINTR) continue;
-            lines.finish();
-            fd.reset();
-            return;
-        } else {
-            return;
-        }
-    }
-}
-
-// Passes on beginnings without an end of line, which may be questions.
-void Attempt::pass_beginnings() {
-    const auto now = Clock::now();
-    for (Member& member : members_) {
-        for (Lines* lines : {&member.out, &member.err}) {
-            if (const auto due = lines->due(); due && now >= *due && !lines->pass_beginning()) reader_is_gone();
-        }
-    }
-}
-
-// As `program | head` ends.
-void Attempt::reader_is_gone() {
-    if (stopping_) return;
-    ended_by_ = SIGPIPE;
+// A reader that is gone ends the job as `program | head` ends; so does a place that is full.
+void Attempt::check_output() {
+    if (stopping_ || !output_.failure()) return;
+    if (output_.failure()->is_gone()) ended_by_ = SIGPIPE;
     stop(SIGTERM);
 }
 
-int Attempt::wait_ms() const {
+bool Attempt::is_full() const {
+    return output_.failure() && !output_.failure()->is_gone();
+}
+
+int Attempt::wait_ms() {
     auto next = Clock::now() + std::chrono::hours(1);
     const bool must_tell = nodes_ != nullptr && !told_ && !outcome_;
     for (const auto& moment : {must_tell ? tell_at_ : std::nullopt, terminate_at_, kill_at_}) {
         if (moment) next = std::min(next, *moment);
     }
     if (limits_.timeout && !stopping_) next = std::min(next, limits_.started + *limits_.timeout);
-    for (const Member& member : members_) {
-        for (const Lines* lines : {&member.out, &member.err}) next = std::min(next, lines->due().value_or(next));
-    }
+    next = std::min(next, output_.due().value_or(next));
     // Nothing tells that the terminal's foreground has changed.
     if (terminal_ && terminal_->open() && terminal_->fd() < 0) next = std::min(next, Clock::now() + milliseconds(300));
     const auto left = std::chrono::duration_cast<milliseconds>(next - Clock::now()).count() + 1;
     return static_cast<int>(std::clamp<std::int64_t>(left, 0, 3600 * 1000));
 }
 
+// ---- How processes end
+
+// A process that is kept would be the answer again and again: then it asks about each one.
 void Attempt::reap() {
-    std::vector<std::size_t> ended;
-    for (int status = 0;;) {
-        const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED);
-        if (pid <= 0) break;
-        if (WIFSTOPPED(status)) {
-            tell_of_stop(pid, WSTOPSIG(status));
-            continue;
-        }
-        for (std::size_t m = 0; m < members_.size(); ++m) {
-            Member& member = members_[m];
-            if (member.child.pid != pid || member.child.status) continue;
-            member.child.status = status;
-            ::kill(-pid, SIGKILL);  // the processes that it left in its group
-            guard_.forget(pid);
-            ended.push_back(m);
-        }
+    constexpr int changes = WEXITED | WSTOPPED | WNOHANG | WNOWAIT;
+    const auto now = Clock::now();
+    bool has_ended = false, keeps = false;
+    for (siginfo_t info{}; !keeps && ::waitid(P_ALL, 0, &info, changes) == 0 && info.si_pid != 0; info = {}) {
+        keeps = std::ranges::any_of(members_, [&](const Member& m) { return m.child.pid == info.si_pid && m.is_kept; });
+        if (!keeps) has_ended |= note_change(info, now);
     }
-    // Several may have ended since the last look.
-    std::ranges::stable_sort(ended, {}, [&](std::size_t m) { return kind_of(*members_[m].child.status); });
-    for (const std::size_t m : ended) {
-        if (members_[m].child.failed()) note_failure(m);
+    for (std::size_t m = 0; keeps && m < members_.size(); ++m) {
+        siginfo_t info{};
+        const auto pid = static_cast<id_t>(members_[m].child.pid);
+        if (members_[m].child.running() && ::waitid(P_PID, pid, &info, changes) == 0 && info.si_pid != 0)
+            has_ended |= note_change(info, now);
+    }
+    take_reports();  // also those of processes that have just ended
+    if (has_ended) note_failures();
+}
+
+// True: a rank has ended.
+bool Attempt::note_change(const siginfo_t& info, Moment now) {
+    const pid_t pid = info.si_pid;
+    if (info.si_code == CLD_STOPPED || info.si_code == CLD_TRAPPED) {
+        ::waitpid(pid, nullptr, WUNTRACED | WNOHANG);
+        tell_of_stop(pid, info.si_status);
+        return false;
+    }
+    const auto found =
+        std::ranges::find_if(members_, [&](const Member& m) { return m.child.pid == pid && m.child.running(); });
+    if (found == members_.end()) {
+        ::waitpid(pid, nullptr, 0);
+        return false;
+    }
+    found->child.status = status_of(info);
+    found->ended = now;
+    ::kill(-pid, SIGKILL);  // the processes that it left in its group
+    // Of one that the launcher has collected no other rank could learn how it ended.
+    found->is_kept = found->child.failed() && !stopping_ && running();
+    if (!found->is_kept) collect(*found);
+    // A rank that does not handle a SIGQUIT that was passed on ends by it, and the job is not started again.
+    if (quit_ && !stopping_ && WIFSIGNALED(*found->child.status) && WTERMSIG(*found->child.status) == SIGQUIT) {
+        found->stopped_by_us = true;
+        ended_by_ = SIGQUIT;
+        stop(SIGTERM);
+    }
+    return true;
+}
+
+void Attempt::collect(Member& member) {
+    ::waitpid(member.child.pid, nullptr, 0);
+    guard_.forget(member.child.pid);
+    member.is_kept = false;
+}
+
+void Attempt::collect() {
+    for (Member& member : members_) {
+        if (member.is_kept) collect(member);
     }
 }
 
@@ -341,32 +311,52 @@ void Attempt::tell_of_stop(pid_t pid, int signal) {
     if (signal != SIGTTIN && signal != SIGTTOU) return;
     const auto member = std::ranges::find_if(members_, [&](const Member& m) { return m.child.pid == pid; });
     if (member == members_.end()) return;
-    write_all(
-        2,
+    say(
         fmt::format("tutti run: {} (pid {}) was stopped by SIG{}: it uses /dev/tty, which belongs to tutti run; "
                     "rank 0 gets on its standard input what is typed\n",
-                    tasks_[static_cast<std::size_t>(member - members_.begin())].name, pid, ::sigabbrev_np(signal)),
-        [] { return true; });
+                    tasks_[static_cast<std::size_t>(member - members_.begin())].name, pid, ::sigabbrev_np(signal)));
 }
 
-void Attempt::note_failure(std::size_t index) {
-    const auto now = Clock::now();
-    const auto& status = members_[index].child.status;
-    // A rank that does not handle a SIGQUIT that was passed on ends by it, and the job is not started again.
-    if (quit_ && !stopping_ && status && WIFSIGNALED(*status) && WTERMSIG(*status) == SIGQUIT) {
-        ended_by_ = SIGQUIT;
-        return stop(SIGTERM);
+void Attempt::take_reports() {
+    bool is_new = false;
+    while (const auto bytes = reports_ ? net::take_unix_datagram(reports_.get()) : std::nullopt) {
+        auto report = rendezvous::decode_failure_report(*bytes);
+        const auto task = report ? std::ranges::find(tasks_, report->from, &Task::rank) : tasks_.end();
+        if (task == tasks_.end() || report->from < 0 || stopping_) continue;
+        Member& member = members_[static_cast<std::size_t>(task - tasks_.begin())];
+        if (report->code == 0) member.said.reset();
+        if (report->code == 0 || member.said) continue;
+        member.said = std::move(*report);
+        member.said_at = Clock::now();
+        is_new = true;
     }
-    const bool killed = status && kind_of(*status) == Kind::killed;
-    if (stopping_ || (first_failure_ && !(killed && now < tell_at_))) return;
-    first_failure_ = index;
-    failed_after_ = now - limits_.started;
-    tell_at_ = killed ? now : now + courtesy;
-    if (!terminate_at_) terminate_at_ = now + limits_.report_time;
+    if (is_new && blame_) note_failures();
+}
+
+void Attempt::note_failures() {
+    blame_ = find_culprit(suspects());
+    if (!blame_) return;
+    const Member& first = members_[blame_->first];
+    const bool is_sure = first.child.not_started || was_killed(first.child);
+    // The launcher of the node with the rank that is blamed may know more.
+    const bool is_elsewhere = blame_->way == Blame::Way::accused && !blame_->culprit;
+    tell_at_ = first.ended + (is_elsewhere ? 5 * courtesy : is_sure ? milliseconds(0) : courtesy);
+    if (!terminate_at_ && !stopping_) terminate_at_ = first.ended + limits_.report_time;
+}
+
+std::vector<Suspect> Attempt::suspects() const {
+    std::vector<Suspect> all;
+    for (std::size_t m = 0; m < members_.size(); ++m) {
+        const Member& member = members_[m];
+        all.push_back({tasks_[m].name, tasks_[m].rank, &member.child, member.ended, member.stopped_by_us, &member.said,
+                       member.said_at});
+    }
+    return all;
 }
 
 void Attempt::advance() {
     const auto now = Clock::now();
+    check_output();
     if (limits_.timeout && !stopping_ && now >= limits_.started + *limits_.timeout) {
         timed_out_ = true;
         stop(SIGTERM);
@@ -377,7 +367,7 @@ void Attempt::advance() {
             if (member.child.running()) ::kill(-member.child.pid, SIGKILL);
         }
         kill_at_.reset();
-        gave_up_ = timed_out_ || ended_by_ != 0;
+        gave_up_ = timed_out_ || ended_by_ != 0 || is_full();
     }
 }
 
@@ -386,9 +376,9 @@ void Attempt::advance() {
 void Attempt::stop(int signal) {
     const bool remote = std::ranges::any_of(tasks_, [](const Task& t) { return t.input == Task::Input::lifeline; });
     if (!stopping_) kill_at_ = Clock::now() + limits_.grace + (remote ? remote_grace : milliseconds(0));
-    stopping_ = true;
-    stopping_signal_ = signal;
+    stopping_ = signal;
     terminate_at_.reset();
+    collect();
     for (Member& member : members_) member.stopped_by_us |= member.child.running();
     kill_all(signal == 0 ? SIGTERM : signal);
 }
@@ -428,68 +418,57 @@ void Attempt::kill_orphans() {
 Outcome Attempt::outcome() const {
     Outcome result;
     result.report = report();
-    if (ended_by_ != 0 && !first_failure_)
+    if (ended_by_ != 0 && !blame_)
         result.status = 128 + ended_by_;
     else if (outcome_)
         result = {outcome_->status, outcome_->again && ended_by_ == 0, result.report};
-    else if (first_failure_)
-        result = {exit_status(members_[*first_failure_].child),
-                  !members_[*first_failure_].child.not_started && ended_by_ == 0, result.report};
+    else if (blame_)
+        result = {exit_status(members_[blame_->decisive()].child),
+                  !members_[blame_->decisive()].child.not_started && ended_by_ == 0 && !is_full(), result.report};
     else if (timed_out_)
         result.status = 124;
+    if (result.status == 0 && is_full()) result.status = 1;
     return result;
 }
 
 std::string Attempt::report() const {
+    const std::string full = is_full() ? fmt::format("tutti run: {}\n", output_.failure()->text()) : "";
     const bool elsewhere = outcome_ && !outcome_->good && outcome_->node != nodes_->node_rank();
     if (elsewhere && ended_by_ == 0 && !timed_out_) {
         // The user who watches the job over ssh reads it from the node itself.
-        return limits_.lifeline ? "" : fmt::format("tutti run: node {} failed: {}\n", outcome_->node, outcome_->text);
+        return full +
+               (limits_.lifeline ? "" : fmt::format("tutti run: node {} failed: {}\n", outcome_->node, outcome_->text));
     }
-    const bool said_by_others = outcome_ && !outcome_->good && !first_failure_ && !timed_out_ && ended_by_ == 0;
+    const bool said_by_others = outcome_ && !outcome_->good && !blame_ && !timed_out_ && ended_by_ == 0;
     if (said_by_others) return fmt::format("tutti run: this node, {}: {}\n", outcome_->node, outcome_->text);
-    if (first_failure_) {
-        const Member& member = members_[*first_failure_];
-        const bool ssh_failed = member.child.not_started || exit_status(member.child) == 255;
-        if (tasks_[*first_failure_].reports_itself && !ssh_failed) return {};
-        std::string text = fmt::format("tutti run: {}\n", first_failure());
-        if (member.child.not_started) text += fmt::format("  the program: {}\n", tasks_.front().command.front());
-        if (!member.tail.lines().empty()) text += "  its last lines:\n";
-        for (const std::string& line : member.tail.lines()) text += fmt::format("    {}\n", line);
-        return text + the_others();
-    }
+    if (blame_) return full + report_failure();
     if (timed_out_) {
-        return fmt::format("tutti run: the job was stopped: it did not end in {:g} s (--timeout)\n",
+        return fmt::format("{}tutti run: the job was stopped: it did not end in {:g} s (--timeout)\n", full,
                            seconds(*limits_.timeout));
     }
     if (ended_by_ != 0 && ended_by_ != SIGPIPE && !limits_.lifeline)
-        return fmt::format("tutti run: stopped by SIG{}\n", ::sigabbrev_np(ended_by_));
-    return {};
+        return fmt::format("{}tutti run: stopped by SIG{}\n", full, ::sigabbrev_np(ended_by_));
+    return full;
 }
 
-std::string Attempt::first_failure() const {
-    const Child& child = members_[*first_failure_].child;
-    return fmt::format("{}{}{} after {:.1f} s: {}", tasks_[*first_failure_].name,
-                       child.pid > 0 ? fmt::format(" (pid {})", child.pid) : "",
-                       tasks_.size() > 1 || nodes_ != nullptr ? " was the first to fail," : " failed",
-                       seconds(failed_after_), cause_in_words(child));
-}
-
-std::string Attempt::the_others() const {
-    std::string text;
-    int more = 0;
-    for (std::size_t m = 0; m < members_.size(); ++m) {
-        const Member& member = members_[m];
-        if (m == *first_failure_ || !member.child.status) continue;
-        if (text.size() > 1000) {
-            ++more;
-            continue;
-        }
-        text += fmt::format("{}{} {}{}", text.empty() ? "  the others: " : "; ", tasks_[m].name,
-                            cause_in_words(member.child), member.stopped_by_us ? " (stopped by tutti run)" : "");
+std::string Attempt::report_failure() const {
+    const std::size_t decisive = blame_->decisive();
+    const Child& child = members_[decisive].child;
+    const bool ssh_failed = child.not_started || exit_status(child) == 255;
+    if (tasks_[decisive].reports_itself && !ssh_failed) return {};
+    std::string text = fmt::format("tutti run: {}\n", words());
+    if (child.not_started) text += fmt::format("  the program: {}\n", tasks_.front().command.front());
+    if (blame_->culprit && !output_.tail(*blame_->culprit).empty()) {
+        text += "  its last lines:\n";
+        for (const std::string& line : output_.tail(*blame_->culprit)) text += fmt::format("    {}\n", line);
     }
-    if (more > 0) text += fmt::format("; and {} more", more);
-    return text.empty() ? text : text + "\n";
+    return text + the_others(*blame_, suspects());
+}
+
+std::string Attempt::words() const {
+    const bool alone = tasks_.size() == 1 && nodes_ == nullptr;
+    const std::string memory = in_words(memory_kills_.since());
+    return in_words(*blame_, suspects(), limits_.started, alone) + (memory.empty() ? "" : "\n  " + memory);
 }
 
 }  // namespace tutti::launch

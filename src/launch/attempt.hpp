@@ -4,14 +4,18 @@
 // Threads: the main thread.
 #pragma once
 
+#include "launch/blame.hpp"
 #include "launch/child.hpp"
 #include "launch/guard.hpp"
-#include "launch/lines.hpp"
+#include "launch/memory_kills.hpp"
 #include "launch/nodes.hpp"
+#include "launch/output.hpp"
 #include "launch/signals.hpp"
+#include "launch/task.hpp"
 #include "launch/terminal.hpp"
 
-#include <array>
+#include <signal.h>
+
 #include <chrono>
 #include <deque>
 #include <optional>
@@ -19,25 +23,6 @@
 #include <vector>
 
 namespace tutti::launch {
-
-/// A process to start: a rank, or over ssh the launcher of a node.
-struct Task {
-    enum class Input {
-        nothing,
-        ours,      ///< the launcher's standard input
-        terminal,  ///< lines typed at the launcher's standard input, a terminal
-        lifeline,  ///< a pipe whose end means: end, and whose bytes are signals. None goes to the task before SIGKILL
-    };
-    std::string name;    ///< "rank 2", "node worker-1"
-    std::string prefix;  ///< before each line; empty: its output is passed on unchanged
-    std::vector<std::string> command;
-    Environment environment;
-    Input input = Input::nothing;
-    std::string greeting{};            ///< written into the lifeline first
-    std::string out_log{}, err_log{};  ///< files; empty: none
-    bool shows_out = true, shows_err = true;
-    bool reports_itself = false;  ///< when it fails, all has been said unless ssh says so
-};
 
 struct Limits {
     std::chrono::steady_clock::time_point started;
@@ -64,31 +49,33 @@ class Attempt {
     const Patience& patience() const noexcept { return patience_; }
 
  private:
+    using Moment = std::chrono::steady_clock::time_point;
     struct Member {
-        Member(const Task& task, std::array<Unfinished*, 2> shared, const Patience& patience);
-        Member(const Member&) = delete;
         Child child;
-        Tail tail;
-        Lines out, err;
-        UniqueFd out_log, err_log, lifeline;
+        UniqueFd lifeline;
+        Moment ended{}, said_at{};
+        std::optional<rendezvous::FailureReport> said{};
         bool stopped_by_us = false;
+        bool is_kept = false;  // it has ended, and other ranks may ask the system how
     };
 
     void start_all();
     void wait();
     void take_news();
+    void take_reports();
     void take_signals();
     void end_by(int signal);
     void pass_to_ranks(int signal);
     bool wait_for_reader();
-    void pass_all_on();
-    void pass_on(UniqueFd& fd, Lines& lines, UniqueFd& log);
-    void pass_beginnings();
-    void reader_is_gone();
     void tell_of_stop(pid_t pid, int signal);
-    int wait_ms() const;
+    int wait_ms();
     void reap();
-    void note_failure(std::size_t index);
+    bool note_change(const siginfo_t& info, Moment now);
+    void collect(Member& member);
+    void collect();
+    void note_failures();
+    void check_output();
+    bool is_full() const;
     void advance();
     void stop(int signal);
     void kill_all(int signal);
@@ -96,12 +83,12 @@ class Attempt {
     bool running() const;
     bool open() const;
     void tell_nodes();
+    std::vector<Suspect> suspects() const;
+    std::string words() const;
     Outcome outcome() const;
     std::string report() const;
-    std::string first_failure() const;
-    std::string the_others() const;
+    std::string report_failure() const;
 
-    using Moment = std::chrono::steady_clock::time_point;
     const std::vector<Task>& tasks_;
     const Limits limits_;
     Signals& signals_;
@@ -109,17 +96,18 @@ class Attempt {
     Nodes* nodes_;
     const int number_;
     Lifeline lifeline_;
-    std::array<Unfinished, 2> unfinished_{};  // on standard output and error, or the first for both
+    const UniqueFd reports_;  // of ranks whose world has failed
+    const MemoryKills memory_kills_;
     std::deque<Member> members_;
     std::optional<Terminal> terminal_;
-    std::optional<std::size_t> first_failure_;
-    Moment::duration failed_after_{};
+    std::optional<Blame> blame_;
     std::optional<Moment> tell_at_, terminate_at_, kill_at_;
     std::optional<JobOutcome> outcome_;  // of all nodes
-    bool told_ = false, stopping_ = false, timed_out_ = false, gave_up_ = false, quit_ = false;
-    int stopping_signal_ = 0;
+    bool told_ = false, timed_out_ = false, gave_up_ = false, quit_ = false;
+    std::optional<int> stopping_;  // by this signal; 0: nobody asked for it
     int ended_by_ = 0;
     const Patience patience_ = [this] { return wait_for_reader(); };
+    Output output_{patience_};
 };
 
 }  // namespace tutti::launch

@@ -138,7 +138,13 @@ Child start(const std::vector<std::string>& command, const Environment& environm
 std::string cause_in_words(const Child& child) {
     if (child.not_started) return fmt::format("could not be started: {}", child.not_started->reason);
     if (!child.status) return "still runs";
-    if (!WIFSIGNALED(*child.status)) return fmt::format("exited with status {}", WEXITSTATUS(*child.status));
+    if (!WIFSIGNALED(*child.status)) {
+        const int exit = WEXITSTATUS(*child.status);
+        const char* by = exit > 128 ? ::sigabbrev_np(exit - 128) : nullptr;
+        return fmt::format(
+            "exited with status {}{}", exit,
+            by != nullptr ? fmt::format(", which a shell gives for a program that SIG{} ended", by) : "");
+    }
     const int signal = WTERMSIG(*child.status);
     const char* name = ::sigabbrev_np(signal);
     return fmt::format("killed by signal {}{}{}", signal, name != nullptr ? fmt::format(" (SIG{})", name) : "",

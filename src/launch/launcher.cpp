@@ -119,7 +119,7 @@ class Job {
                 if (again && !outcome.report.empty())
                     outcome.report += fmt::format("tutti run: starting all ranks again ({} of {})\n", attempt + 1,
                                                   options_.max_restarts);
-                write_all(2, outcome.report, current.patience());
+                say(outcome.report, current.patience());
                 if (!again) return outcome.status;
             }
             if (!nodes_) continue;
@@ -160,7 +160,7 @@ class Job {
                 end_ = lost->status;
                 const std::string who =
                     lost->node == options_.node_rank ? "" : fmt::format("tutti run: node {} failed: ", lost->node);
-                write_all(2, who + lost->text + "\n", [] { return true; });
+                say(who + lost->text + "\n");
                 return false;
             }
             const bool late = options_.timeout && Clock::now() >= started_ + *options_.timeout;
@@ -174,8 +174,7 @@ class Job {
             const std::string why =
                 late ? "did not end in time (--timeout)" : fmt::format("ended by signal {}", signal);
             nodes_->failed(attempt, {.status = end_, .text = why});
-            write_all(2, fmt::format("tutti run: the job {} while waiting for the other nodes\n", why),
-                      [] { return true; });
+            say(fmt::format("tutti run: the job {} while waiting for the other nodes\n", why));
             return false;
         }
     }
@@ -204,6 +203,7 @@ class Job {
             const Task::Input own_input = ::isatty(0) != 0 ? Task::Input::terminal : Task::Input::ours;
             const bool reads = rank == 0 && !options_.lifeline;
             Task& task = tasks.emplace_back(Task{.name = fmt::format("rank {}", rank),
+                                                 .rank = rank,
                                                  .prefix = prefix_of(rank, options_),
                                                  .command = options_.command,
                                                  .environment = environment_with(mine),

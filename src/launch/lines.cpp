@@ -1,6 +1,7 @@
 #include "launch/lines.hpp"
 
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,14 +10,21 @@
 #include <utility>
 
 namespace tutti::launch {
+namespace {
 
-bool write_all(int fd, std::string_view text, const Patience& patience) {
+std::error_code system_error(int error) {
+    return {error, std::generic_category()};
+}
+
+}  // namespace
+
+std::error_code write_all(int fd, std::string_view text, const Patience& patience) {
     while (!text.empty()) {
         // A pipe that is ready takes this much without blocking; a launcher that blocked in write() would not see a
         // signal.
         pollfd ready{fd, POLLOUT, 0};
         if (::poll(&ready, 1, 0) == 0) {
-            if (!patience()) return false;
+            if (!patience()) return system_error(ECANCELED);
             ::poll(&ready, 1, 50);
             continue;
         }
@@ -24,10 +32,21 @@ bool write_all(int fd, std::string_view text, const Patience& patience) {
         if (done >= 0) {
             text.remove_prefix(static_cast<std::size_t>(done));
         } else if (errno != EINTR && errno != EAGAIN) {
-            return false;
+            return system_error(errno);
         }
     }
-    return true;
+    return {};
+}
+
+void say(std::string_view text, const Patience& patience) {
+    const std::error_code error = write_all(2, text, patience);
+    if (error && error.value() != ECANCELED && !is_one_file(1, 2)) (void)write_all(1, text, patience);
+}
+
+bool is_one_file(int a, int b) {
+    struct stat one {
+    }, other{};
+    return ::fstat(a, &one) == 0 && ::fstat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 
 void Tail::add(std::string_view line) {
@@ -35,31 +54,31 @@ void Tail::add(std::string_view line) {
     if (lines_.size() > lines_max) lines_.pop_front();
 }
 
-bool Lines::add(std::string_view bytes) {
-    if (bytes.empty()) return true;
+std::error_code Lines::add(std::string_view bytes) {
+    if (bytes.empty()) return {};
     if (rest_.empty()) rest_since_ = std::chrono::steady_clock::now();
     return style_ == Style::unchanged ? add_unchanged(bytes) : add_prefixed(bytes);
 }
 
-bool Lines::add_unchanged(std::string_view bytes) {
+std::error_code Lines::add_unchanged(std::string_view bytes) {
     remember(bytes);
     const std::size_t end = bytes.find_last_of("\r\n");
-    if (end == std::string_view::npos && rest_.size() + bytes.size() <= longest) {
+    if (end == std::string_view::npos) {
         rest_ += bytes;
-        return true;
+        return holds() || rest_.size() > longest ? pass_part() : std::error_code();
     }
-    const std::size_t whole = end == std::string_view::npos ? bytes.size() : end + 1;
-    rest_ += bytes.substr(0, whole);
-    const std::string out = std::exchange(rest_, std::string(bytes.substr(whole)));
+    rest_ += bytes.substr(0, end + 1);
+    const std::string out = std::exchange(rest_, std::string(bytes.substr(end + 1)));
     rest_since_ = std::chrono::steady_clock::now();
-    return to_ < 0 || write_all(to_, out, patience_);
+    end_line();
+    return to_ < 0 ? std::error_code() : write_all(to_, out, patience_);
 }
 
 // Lines for the tail, of bytes that are passed on unchanged.
 void Lines::remember(std::string_view bytes) {
     for (;;) {
         const std::size_t end = bytes.find('\n');
-        if (beginning_.size() < longest) beginning_ += bytes.substr(0, end);
+        keep_beginning(bytes.substr(0, end));
         if (end == std::string_view::npos) return;
         if (beginning_.ends_with('\r')) beginning_.pop_back();
         tail_->add(beginning_);
@@ -68,31 +87,49 @@ void Lines::remember(std::string_view bytes) {
     }
 }
 
+void Lines::keep_beginning(std::string_view bytes) {
+    if (beginning_.size() < Tail::length_max) beginning_ += bytes.substr(0, Tail::length_max);
+}
+
 void Lines::take(std::string_view line, char end, std::string& out) {
-    if (end == '\n') tail_->add(beginning_ + std::string(line));
+    if (end == '\n') {
+        keep_beginning(line);
+        tail_->add(beginning_);
+    }
     if (!begun_) out += prefix_;
     out += line;
     out += end;
     beginning_.clear();
-    begun_ = false;
-    if (shared_->line == this) shared_->line = nullptr;
+    end_line();
+}
+
+void Lines::end_line() {
+    let_go_ = false;
+    line_was_ended();
 }
 
 // Another rank's unfinished line is ended first.
-bool Lines::pass(const std::string& out) {
-    if (out.empty() || to_ < 0) return true;
+std::error_code Lines::pass(const std::string& out) {
+    if (out.empty() || to_ < 0) return {};
     Lines* const other = shared_->line;
     if (other == nullptr || other == this) return write_all(to_, out, patience_);
     other->line_was_ended();
-    return write_all(to_, "\n" + out, patience_);
+    return write_all(to_, other->style_ == Style::unchanged ? out : "\n" + out, patience_);
 }
 
 void Lines::line_was_ended() {
     begun_ = false;
-    if (shared_->line == this) shared_->line = nullptr;
+    if (shared_->line != this) return;
+    shared_->line = nullptr;
+    shared_->held = false;
 }
 
-bool Lines::add_prefixed(std::string_view bytes) {
+void Lines::let_go() {
+    let_go_ = true;
+    if (shared_->line == this) shared_->held = false;
+}
+
+std::error_code Lines::add_prefixed(std::string_view bytes) {
     std::string out;
     if (has_returned_) {
         if (bytes.front() == '\n') {
@@ -102,10 +139,11 @@ bool Lines::add_prefixed(std::string_view bytes) {
         }
         has_returned_ = false;
     }
+    const std::size_t searched = rest_.size();
     rest_ += bytes;
     std::size_t start = 0;
     for (;;) {
-        const std::size_t end = rest_.find_first_of("\r\n", start);
+        const std::size_t end = rest_.find_first_of("\r\n", std::max(start, searched));
         if (end == std::string::npos) break;
         if (rest_[end] == '\r') {
             if (end + 1 == rest_.size()) break;  // the next byte tells whether it is "\r\n"
@@ -120,44 +158,55 @@ bool Lines::add_prefixed(std::string_view bytes) {
     }
     rest_.erase(0, start);
     if (start > 0) rest_since_ = std::chrono::steady_clock::now();
-    if (rest_.size() > longest) {
-        take(rest_, '\n', out);
-        rest_.clear();
-    } else if (!rest_.empty() && rest_.back() == '\r') {
+    if (!rest_.empty() && rest_.back() == '\r') {
         // A progress bar is seen at once.
         rest_.pop_back();
         take(rest_, '\r', out);
         returned_ = std::exchange(rest_, {});
         has_returned_ = true;
     }
-    return pass(out);
+    const std::error_code error = pass(out);
+    return !error && (holds() || rest_.size() > longest) ? pass_part() : error;
 }
 
-bool Lines::finish() {
+// Of a long line.
+std::error_code Lines::pass_part() {
+    const std::error_code error = pass_beginning();
+    if (to_ < 0 || shared_->held || let_go_) return error;
+    shared_->line = this;
+    shared_->held = true;
+    shared_->held_since = std::chrono::steady_clock::now();
+    return error;
+}
+
+std::error_code Lines::finish() {
     if (style_ == Style::unchanged) {
         if (!beginning_.empty()) tail_->add(std::exchange(beginning_, {}));
-        return pass_beginning();
+        const std::error_code error = pass_beginning();
+        end_line();
+        return error;
     }
-    if (rest_.empty() && !begun_) return true;
+    if (rest_.empty() && !begun_) return {};
     std::string out;
     take(std::exchange(rest_, {}), '\n', out);
     return pass(out);
 }
 
 std::optional<Lines::Moment> Lines::due() const {
-    if (rest_.empty() || style_ == Style::prefixed || to_ < 0) return std::nullopt;
+    if (rest_.empty() || style_ == Style::prefixed || to_ < 0 || must_wait()) return std::nullopt;
     return rest_since_ + std::chrono::milliseconds(50);
 }
 
-bool Lines::pass_beginning() {
+std::error_code Lines::pass_beginning() {
     const std::string begun = std::exchange(rest_, {});
-    if (begun.empty() || to_ < 0) return true;
-    if (style_ == Style::unchanged) return write_all(to_, begun, patience_);
-    const bool good = pass(begun_ ? begun : prefix_ + begun);
-    beginning_ += begun;
+    if (begun.empty()) return {};
+    if (style_ == Style::unchanged) return to_ < 0 ? std::error_code() : write_all(to_, begun, patience_);
+    keep_beginning(begun);
+    if (to_ < 0) return {};
+    const std::error_code error = pass(begun_ ? begun : prefix_ + begun);
     begun_ = true;
     shared_->line = this;
-    return good;
+    return error;
 }
 
 }  // namespace tutti::launch

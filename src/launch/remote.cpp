@@ -62,7 +62,7 @@ class RemoteJob {
                             2 * options_.report_time + options_.grace, options_.grace, false};
         Attempt attempt(tasks, limits, signals_, guard_, nullptr, 0);
         const Outcome outcome = attempt.run();
-        write_all(2, outcome.report, attempt.patience());
+        say(outcome.report, attempt.patience());
         return outcome.status;
     }
 
