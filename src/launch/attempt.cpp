@@ -42,12 +42,6 @@ UniqueFd open_reports(const std::string& id) {
     }
 }
 
-// As waitpid(2) has it.
-int status_of(const siginfo_t& info) {
-    if (info.si_code == CLD_EXITED) return (info.si_status & 0xff) << 8;
-    return info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0);
-}
-
 }  // namespace
 
 Attempt::Attempt(const std::vector<Task>& tasks, const Limits& limits, Signals& signals, Guard& guard, Nodes* nodes,
@@ -458,7 +452,9 @@ std::string Attempt::report_failure() const {
     if (tasks_[decisive].reports_itself && !ssh_failed) return {};
     std::string text = fmt::format("tutti run: {}\n", words());
     if (child.not_started) text += fmt::format("  the program: {}\n", tasks_.front().command.front());
-    if (blame_->culprit && !output_.tail(*blame_->culprit).empty()) {
+    // One that has the same verdict to say has said it.
+    const bool repeats = blame_->way == Blame::Way::accused && blame_->culprit && members_[*blame_->culprit].said;
+    if (blame_->culprit && !repeats && !output_.tail(*blame_->culprit).empty()) {
         text += "  its last lines:\n";
         for (const std::string& line : output_.tail(*blame_->culprit)) text += fmt::format("    {}\n", line);
     }

@@ -31,6 +31,11 @@ bool is_disagreement(const FailureReport& verdict) {
            (code == ErrorCode::invalid_argument && verdict.culprit >= 0 && verdict.culprit != verdict.from);
 }
 
+bool waited_in_vain(const Suspect& suspect) {
+    const FailureReport* verdict = verdict_of(suspect);
+    return verdict != nullptr && verdict->code == static_cast<int>(ErrorCode::timeout);
+}
+
 // The others' first verdict about a third rank, before this one ended.
 const FailureReport* earlier_verdict(std::span<const Suspect> suspects, const Suspect& first) {
     const Suspect* earliest = nullptr;
@@ -96,9 +101,9 @@ std::optional<Blame> find_culprit(std::span<const Suspect> suspects) {
         if (verdict->culprit < 0 || accused == suspects.end())
             return Blame{Blame::Way::accused, *first, std::nullopt, verdict};
         const auto index = static_cast<std::size_t>(accused - suspects.begin());
-        if (index == *blame.culprit) break;
-        // One that ended badly long after the first did not begin it by that.
-        const bool ended = accused->failed_by_itself() && accused->ended <= suspects[*first].ended + courtesy;
+        // One that ended badly long after the first, or because it waited in vain itself, did not begin it by that.
+        const bool ended = accused->failed_by_itself() && accused->ended <= suspects[*first].ended + courtesy &&
+                           !waited_in_vain(*accused);
         blame = {ended ? Blame::Way::ended : Blame::Way::accused, *first, index, ended ? nullptr : verdict};
         verdict = verdict_of(*accused);
     }

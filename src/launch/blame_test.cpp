@@ -146,7 +146,10 @@ TEST(Blame, names_whoever_the_evidence_names) {
            {Way::accused, 3, 0});
     expect("two accuse each other",
            Situation().says(0, timeout, 2, 9).ends(0, exited(1), 10).says(2, timeout, 0, 9).ends(2, exited(1), 15),
-           {Way::ended, 0, 0});
+           {Way::accused, 0, 0});
+    expect("ranks wait for each other, and the one that is blamed ends first",
+           Situation().says(0, timeout, 2, 9).ends(0, SIGABRT, 12).says(2, timeout, 2, 9).ends(2, SIGABRT, 10),
+           {Way::accused, 2, 2});
     expect("ranks call different things", Situation().says(0, mismatch, 1, 9).ends(0, exited(1), 10).stopped(1),
            {Way::disagree, -1, 0});
     expect("ranks of different sizes", Situation().says(0, invalid, 3, 9).ends(0, exited(1), 10).stopped(3),

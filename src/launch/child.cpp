@@ -135,6 +135,11 @@ Child start(const std::vector<std::string>& command, const Environment& environm
     return child;
 }
 
+int status_of(const siginfo_t& info) {
+    if (info.si_code == CLD_EXITED) return (info.si_status & 0xff) << 8;
+    return info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0);
+}
+
 std::string cause_in_words(const Child& child) {
     if (child.not_started) return fmt::format("could not be started: {}", child.not_started->reason);
     if (!child.status) return "still runs";

@@ -6,6 +6,7 @@
 #include "core/unique_fd.hpp"
 #include "launch/program.hpp"
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <optional>
@@ -33,6 +34,8 @@ struct Child {
 /// process was started with. Throws std::system_error when there is no process or descriptor to be had.
 Child start(const std::vector<std::string>& command, const Environment& environment, int stdin_fd);
 
+/// The status of waitpid(2), of a process whose end waitid(2) tells.
+int status_of(const siginfo_t& info);
 /// "exited with status 3", "killed by signal 9 (SIGKILL)", "could not be started: No such file or directory".
 std::string cause_in_words(const Child& child);
 /// The exit status as a shell gives it: the status, or 128 + signal; 127 when there is no such program, 126 when it

@@ -1,6 +1,7 @@
 // Ranks that are forked processes. Each has a pipe for the text of an exception.
 #include "core/env.hpp"
 #include "core/unique_fd.hpp"
+#include "launch/child.hpp"
 #include "launch/spawn.hpp"
 #include "rendezvous/spawned.hpp"
 
@@ -22,6 +23,7 @@
 #include <filesystem>
 #include <iostream>
 #include <stdexcept>
+#include <utility>
 
 namespace tutti::launch {
 namespace {
@@ -40,6 +42,7 @@ struct RankChild {
     UniqueFd end;     // a pidfd: readable when it has ended; absent on old kernels
     UniqueFd report;  // an ErrorCode (0: not a DistError) and a text
     std::optional<int> status;
+    bool collected = false;
 };
 
 void tell(int fd, int code, std::string_view text) {
@@ -187,13 +190,19 @@ class ProcessRanks : public SpawnContext::Ranks {
         }
     }
 
+    // One that failed is collected at the end: until then the other ranks can ask the system how it ended.
     static void reap(RankChild& child) {
-        int status = 0;
         if (child.status) return;
-        const pid_t got = ::waitpid(child.pid, &status, WNOHANG);
-        if (got == child.pid) child.status = status;
+        siginfo_t info{};
+        const int result = ::waitid(P_PID, static_cast<id_t>(child.pid), &info, WEXITED | WNOHANG | WNOWAIT);
+        if (result == 0 && info.si_pid != 0) child.status = status_of(info);
         // Another part of the program collected it, or SIGCHLD is ignored: it has ended, but its status is unknown.
-        if (got < 0 && errno == ECHILD) child.status = 0;
+        if (result != 0 && errno == ECHILD) child.status = 0;
+        if (child.status == 0) collect(child);
+    }
+
+    static void collect(RankChild& child) {
+        if (!std::exchange(child.collected, true)) ::waitpid(child.pid, nullptr, WNOHANG);
     }
 
     bool any_failed() const {
@@ -241,9 +250,11 @@ class ProcessRanks : public SpawnContext::Ranks {
 
     void end_all() {
         signal_all(SIGTERM);
-        if (wait_all(Clock::now() + grace_period_, false)) return;
-        signal_all(SIGKILL);
-        wait_all(Instant::max(), false);
+        if (!wait_all(Clock::now() + grace_period_, false)) {
+            signal_all(SIGKILL);
+            wait_all(Instant::max(), false);
+        }
+        for (RankChild& child : children_) collect(child);
     }
 
     void signal_all(int signal) {
