@@ -10,9 +10,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <map>
 
 namespace tutti::cli {
@@ -38,6 +41,18 @@ std::string unexpected(const CLI::App& sub, const std::vector<std::string>& word
 std::string unknown_command(const std::string& word, const std::vector<std::string>& known) {
     const std::string meant = did_you_mean(word, known);
     return fmt::format("unknown command \"{}\"{}", word, meant.empty() ? "; tutti --help lists them" : meant);
+}
+
+// All that was printed has to be somewhere: a full disk is a failure, of whatever command.
+int finish(int status) {
+    errno = 0;
+    const bool flushed = std::fflush(stdout) == 0;
+    if (flushed && std::ferror(stdout) == 0) return status;
+    // What could not be written before is gone, and the reason with it: another byte meets the same one.
+    if (flushed && ::write(1, "\n", 1) >= 0) errno = 0;
+    std::fprintf(stderr, "tutti: standard output cannot be written%s%s\n", errno != 0 ? ": " : "",
+                 errno != 0 ? std::strerror(errno) : "");
+    return status == 0 ? 1 : status;
 }
 
 int main(int argc, char** argv) {
@@ -109,6 +124,7 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "%s%s\n", text.starts_with("tutti ") ? "" : "tutti: ", visible(text).c_str());
         return 1;
     } catch (const std::exception& error) {
+        if (std::ferror(stdout) != 0) return 1;  // finish() says it
         return fail(error.what());
     }
 }
@@ -117,5 +133,5 @@ int main(int argc, char** argv) {
 }  // namespace tutti::cli
 
 int main(int argc, char** argv) {
-    return tutti::cli::main(argc, argv);
+    return tutti::cli::finish(tutti::cli::main(argc, argv));
 }

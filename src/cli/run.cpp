@@ -5,10 +5,12 @@
 #include "core/this_host.hpp"
 #include "launch/launcher.hpp"
 #include "launch/placement.hpp"
+#include "launch/torchrun_variables.hpp"
 
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,9 +19,12 @@
 #include <filesystem>
 #include <memory>
 
+extern char** environ;
+
 namespace tutti::cli {
 namespace {
 
+constexpr int most_restarts = 1'000'000'000;
 constexpr std::uint16_t default_master_port = 29500;  // torchrun's and DeepSpeed's
 
 struct RunArguments {
@@ -28,8 +33,7 @@ struct RunArguments {
     std::string hostfile, include, exclude, launcher_args;
     int ssh_port = 0;
     bool standalone = false, use_env = true, module = false, no_python = false, lifeline = false;
-    int max_restarts = 0;
-    std::string run_id, log_dir, redirects, tee;
+    std::string max_restarts, run_id, log_dir, redirects, tee;
     std::string transport;
     std::string colour = "auto";
     bool no_prefix = false;
@@ -115,9 +119,8 @@ void add_options(CLI::App& sub, RunArguments& a) {
                *program = "The program", *output = "Output";
     option("-n,-N,--np,--nproc-per-node,--num-gpus", a.ranks, "ranks on each node: a number, cpu, gpu or auto [1]", job)
         ->type_name("N");
-    option("--max-restarts", a.max_restarts, "start all ranks again when one fails, so many times at most", job)
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
+    option("--max-restarts", a.max_restarts, "start all ranks again when one fails, so many times at most [0]", job)
+        ->type_name("N");
     option("--transport", a.transport, "what carries the data (sets TUTTI_TRANSPORT)", job)
         ->check(one_of({"auto", "shm", "tcp"}));
     option("--timeout", a.timeout_s, "end the job after so many seconds, with exit status 124", job)
@@ -176,7 +179,7 @@ launch::Options options_of(const RunArguments& a, const std::vector<std::string>
     if (a.timeout_s > 0) options.timeout = from_seconds(a.timeout_s);
     options.grace = from_seconds(a.grace_s);
     options.join_timeout = from_seconds(a.join_timeout_s);
-    options.max_restarts = a.max_restarts;
+    options.max_restarts = number_of({a.max_restarts, "--max-restarts"}, 0, 0, most_restarts);
     options.run_id = a.run_id;
     options.log_dir = a.log_dir;
     options.lifeline = a.lifeline;
@@ -203,7 +206,7 @@ int run_on_hosts(const RunArguments& a, launch::Options options, const std::vect
         if (end > start) ssh.arguments.push_back(a.launcher_args.substr(start, end - start));
         start = end + 1;
     }
-    ssh.forwarded = {fmt::format("--max-restarts={}", a.max_restarts),
+    ssh.forwarded = {fmt::format("--max-restarts={}", options.max_restarts),
                      fmt::format("--use-env={}", a.use_env ? "true" : "false")};
     for (const auto& [name, value] : {std::pair("--run-id", &a.run_id), std::pair("--log-dir", &a.log_dir),
                                       std::pair("--redirects", &a.redirects), std::pair("--tee", &a.tee)}) {
@@ -214,7 +217,35 @@ int run_on_hosts(const RunArguments& a, launch::Options options, const std::vect
     return launch::launch_on_hosts(options, hosts, ssh);
 }
 
-int run(const RunArguments& a, const std::vector<std::string>& command) {
+// Torchrun's variables, where no flag says otherwise; those of the placement are taken with it.
+void take_torchrun_variables(RunArguments& a) {
+    const launch::Pod pod = launch::this_pod();
+    std::vector<std::string> taken;
+    const auto take = [&](const std::string& flag, const std::string& value) {
+        const launch::Given given = launch::flag_or_torchrun(value, flag, pod);
+        if (given && value.empty()) taken.push_back(given.text());
+        return given;
+    };
+    if (const auto given = take("--max-restarts", a.max_restarts))
+        a.max_restarts = std::to_string(number_of(given, 0, 0, most_restarts));
+    for (const auto& [flag, text] : {std::pair("--run-id", &a.run_id), std::pair("--log-dir", &a.log_dir),
+                                     std::pair("--redirects", &a.redirects), std::pair("--tee", &a.tee)}) {
+        *text = take(flag, *text).value;
+    }
+    for (const auto& [flag, value] : {std::pair("--standalone", &a.standalone), std::pair("--module", &a.module),
+                                      std::pair("--no-python", &a.no_python)}) {
+        if (*value) continue;
+        if (const auto given = take(flag, "")) *value = number_of(given, 0, 0, 1) != 0;
+    }
+    if (!taken.empty()) fmt::print(stderr, "tutti run: taken from the environment: {}\n", fmt::join(taken, ", "));
+    std::size_t count = 0;
+    while (environ[count] != nullptr) ++count;
+    const std::string unread = launch::unread_torchrun_variables({environ, count});
+    if (!unread.empty()) fmt::print(stderr, "{}\n", unread);
+}
+
+int run(RunArguments a, const std::vector<std::string>& command) {
+    if (!a.lifeline) take_torchrun_variables(a);  // the launcher that started this one over ssh has done so
     launch::Options options = options_of(a, command);
     const launch::Placement placement = placement_of(a);
     options.ranks = ranks_of(placement.ranks);
@@ -266,7 +297,8 @@ Command add(CLI::App& app, const std::vector<std::string>& command, const char* 
         "  tutti {0} --nnodes 2 --node-rank 1 --master-addr node0 -n 8 train.py\n"
         "  tutti {0} --hostfile hosts.txt -n 8 train.py\n\n"
         "Exit status: that of the first rank that fails (128 + signal when it was killed), 0 when none does; 124 "
-        "after --timeout, 126 when the program cannot be executed, 127 when it is not there, 2 for a command line that "
+        "after --timeout, 1 when its output cannot be written, 126 when the program cannot be executed, 127 when it is "
+        "not there, 2 for a command line that "
         "is wrong.",
         name));
     return [a, &command] { return run(*a, command); };

@@ -1,7 +1,8 @@
 // Placement: which node of a job this one is, how many ranks it has and where node 0 is. Flags say it; the rest comes
 // from the variables of the platform that started this launcher:
 //
-//   PET_*                  torchrun's environment: PET_NNODES, PET_NODE_RANK, PET_NPROC_PER_NODE, PET_MASTER_ADDR,
+//   PET_*                  torchrun's environment (torchrun_variables.hpp has the rest): PET_NNODES, PET_NODE_RANK,
+//   PET_NPROC_PER_NODE, PET_MASTER_ADDR,
 //                          PET_MASTER_PORT, and PET_RDZV_ENDPOINT where the last two are not set. Kubeflow's Trainer
 //                          sets them in every pod.
 //   JOB_COMPLETION_INDEX   a pod of a Kubernetes Indexed Job or JobSet: the node's rank. TUTTI_NNODES (or --nnodes)

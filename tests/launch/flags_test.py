@@ -156,6 +156,25 @@ class Flags(CliCase):
         self.assertEqual(self.tutti("run", "--max-restarts=100", "--timeout", "0.3", "sleep", 9).returncode, 124)
         self.assertLess(time.monotonic() - start, 20)
 
+    def test_torchrun_s_variables_say_what_no_flag_says(self):
+        env = {"PET_MAX_RESTARTS": "2", "PET_RDZV_ID": "job-7", "PET_ROLE": "trainer", "PET_RDZV_BACKEND": "c10d"}
+        done = self.tutti("run", "sh", "-c", "echo try of $TORCHELASTIC_RUN_ID; exit 3", env=env)
+        self.assertEqual((done.returncode, done.stdout), (3, "[rank 0] try of job-7\n" * 3), done.stderr)
+        self.assertIn("tutti run: taken from the environment: PET_MAX_RESTARTS=2, PET_RDZV_ID=job-7\n", done.stderr)
+        self.assertIn("tutti run: PET_ROLE is set, and not read here; ", done.stderr)
+        done = self.tutti("run", "--max-restarts", 0, "sh", "-c", "echo try; exit 3", env={"PET_MAX_RESTARTS": "2"})
+        self.assertEqual(done.stdout, "[rank 0] try\n", "the flag counts")
+        with tempfile.TemporaryDirectory() as folder:
+            env = {"PET_LOG_DIR": folder, "PET_REDIRECTS": "3", "PET_STANDALONE": "1", "PET_NO_PYTHON": "1", "PET_TEE": "0:2"}
+            done = self.tutti("run", "--run-id", "x", "sh", "-c", "echo out; echo err >&2", env=env)
+            self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+            self.assertIn("[rank 0] err\n", done.stderr)
+            self.assertEqual((pathlib.Path(folder) / "x/attempt_0/0/stdout.log").read_text(), "out\n")
+        for name, value in (("MAX_RESTARTS", "x"), ("STANDALONE", "yes"), ("TEE", "7")):
+            done = self.tutti("run", "--log-dir", "x", "true", env={f"PET_{name}": value})
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(value, done.stderr)
+
     def test_durations(self):
         for flags in (("--timeout", "1e10"), ("--timeout", "1e300"), ("--timeout", "9223372036854775807"), ("--grace", "1e300")):
             done = self.tutti("run", *flags, "sh", "-c", "sleep 0.3; echo done")

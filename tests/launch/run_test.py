@@ -5,6 +5,7 @@ import os
 import pathlib
 import pty
 import re
+import resource
 import signal
 import subprocess
 import tempfile
@@ -218,6 +219,57 @@ class Output(CliCase):
         job = subprocess.run(f"{TUTTI} run -n 2 yes | head -n 1", shell=True, capture_output=True, timeout=30, check=False)
         self.assertRegex(job.stdout.decode(), r"^\[rank \d\] y\n$")
         self.assertLess(time.monotonic() - start, 10)
+
+
+    def test_a_long_line_arrives_whole(self):
+        for size in (260_000, 3_000_000):
+            with self.subTest(size=size):
+                script = f"head -c {size} /dev/zero | tr '\\0' $RANK; echo; echo short $RANK"
+                lines = self.shell(3, script).stdout.splitlines()
+                self.assertEqual(sorted(map(len, lines)), [16] * 3 + [size + 9] * 3)
+                self.assertEqual(sorted(line for line in lines if len(line) > 16),
+                                 [f"[rank {r}] " + str(r) * size for r in range(3)])
+
+    def test_a_long_line_whose_writer_waits_for_another_holds_nobody_up_for_long(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = f'if [ $RANK = 0 ]; then head -c 2000000 /dev/zero | tr "\\0" x; until [ -e {folder}/done ]; do sleep 0.05; ' \
+                     f'done; echo end; else sleep 0.5; seq 1 100000; touch {folder}/done; fi'
+            done = self.shell(2, script)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("tutti run: a line of rank 0 has more than 1 MiB and has not ended in 5 s", done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertEqual([line for line in lines if line.startswith("[rank 1] ")], [f"[rank 1] {i}" for i in range(1, 100_001)])
+        self.assertEqual("".join(line[9:] for line in lines if line.startswith("[rank 0] ")), "x" * 2_000_000 + "end")
+
+    def test_an_output_that_is_full_is_named(self):
+        def run(redirection, *command):
+            return subprocess.run(f"{' '.join(map(str, (TUTTI, *command)))} {redirection}", shell=True, capture_output=True,
+                                  text=True, timeout=60, check=False)
+
+        start = time.monotonic()
+        full = "No space left on device\n"
+        for script in ("'echo x; sleep 50'", "'echo x'"):
+            done = run(">/dev/full", "run", "-n", 2, "sh", "-c", script)
+            self.assertEqual((done.returncode, done.stderr), (1, f"tutti run: standard output cannot be written: {full}"))
+        done = run("2>/dev/full", "run", "-n", 2, "sh", "-c", "'echo x >&2; sleep 50'")
+        self.assertEqual((done.returncode, done.stdout), (1, f"tutti run: standard error cannot be written: {full}"))
+        self.assertEqual(run(">/dev/full 2>&1", "run", "-n", 2, "sh", "-c", "'echo x; sleep 50'").returncode, 1)
+        self.assertEqual(run(">/dev/full", "run", "sh", "-c", "'echo x; exit 3'").returncode, 3, "the rank's own failure")
+        self.assertLess(time.monotonic() - start, 30)
+        for command in (("version",), ("--help",), ("run", "--help"), ("doctor",), ("explain", "all_reduce", "-n", "4"),
+                        ("doctor", "--variables"), ("completion", "bash"), ("bench", "all_reduce", "-n", 2, "-b", "1K", "-e", "1K")):
+            with self.subTest(command=command):
+                done = run(">/dev/full", *command)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertRegex(done.stderr, f"tutti.*: standard output cannot be written: {full}")
+
+    def test_a_log_file_that_is_full_is_named_and_the_job_goes_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.tutti("run", "-n", 1, "--log-dir", folder, "--run-id", "x", "sh", "-c", "seq 1 20000",
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000)))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(len(done.stdout.splitlines()), 20000)
+            self.assertIn(f"tutti run: {folder}/x/attempt_0/0/stdout.log ends here, incomplete: File too large", done.stderr)
 
 
 class Failures(CliCase):
