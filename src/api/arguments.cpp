@@ -20,14 +20,13 @@ void refuse_group(const ProcessGroup& group, const char* operation) {
                           ErrorCode::not_initialized);
 }
 
-int root_of(const char* operation, std::optional<int> global, std::optional<int> in_group, const Group& group,
-            int fallback) {
-    if (global && in_group)
-        refuse("{}: both a global and a group rank are given for the root: expected one", operation);
+int root_of(const char* operation, const char* argument, std::optional<int> global, std::optional<int> in_group,
+            const Group& group, int fallback) {
+    if (global && in_group) refuse("{}: {} and group_{} are both given: expected one", operation, argument, argument);
     if (!global && !in_group && fallback < 0)
-        refuse("{}: no root is given: expected src/dst or group_src/group_dst", operation);
+        refuse("{}: no {} is given: expected {} or group_{}", operation, argument, argument, argument);
     if (!global && !in_group) global = fallback;
-    return rank_in(operation, "root", global, in_group, group);
+    return rank_in(operation, global ? argument : fmt::format("group_{}", argument).c_str(), global, in_group, group);
 }
 
 int rank_in(const char* operation, const char* what, std::optional<int> global, std::optional<int> in_group,

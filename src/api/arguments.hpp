@@ -36,11 +36,11 @@ inline Group* group_unheld(const ProcessGroup& group) noexcept {
     return group.is_non_member() ? nullptr : default_impl().get();
 }
 
-/// The root that a pair of options names, as a rank of the group; `fallback` (a global rank) where neither is given,
-/// -1: InvalidArgument.
-int root_of(const char* operation, std::optional<int> global, std::optional<int> in_group, const Group& group,
-            int fallback);
-/// The rank in the group of a global rank, or of one in the group; throws where it has none. `what`: "root".
+/// The root, or the peer, that a pair of options names (`argument` and group_`argument`, which is "src" or "dst"), as a
+/// rank of the group; `fallback` (a global rank) where neither is given, -1: InvalidArgument.
+int root_of(const char* operation, const char* argument, std::optional<int> global, std::optional<int> in_group,
+            const Group& group, int fallback);
+/// The rank in the group of a global rank, or of one in the group; throws where it has none. `what`: "src".
 int rank_in(const char* operation, const char* what, std::optional<int> global, std::optional<int> in_group,
             const Group& group);
 

@@ -181,7 +181,7 @@ void all_reduce(Call& call, const TensorView& tensor, const AllReduceOptions& o)
 void broadcast(Call& call, const TensorView& tensor, const BroadcastOptions& o) {
     begin(call, "broadcast", Collective::broadcast, o);
     set_type(call, "tensor", tensor);
-    call.root = root_of(call.name, o.src, o.group_src, *call.group, -1);
+    call.root = root_of(call.name, "src", o.src, o.group_src, *call.group, -1);
     call.set_count(count_of(tensor));
     set_target_in_place(call, tensor);
     set_fingerprint(call, ReduceOp::Kind::sum, call.root);
@@ -191,7 +191,7 @@ void reduce(Call& call, const TensorView& tensor, const ReduceOptions& o) {
     begin(call, "reduce", Collective::reduce, o);
     set_type(call, "tensor", tensor);
     set_op(call, o.op);
-    call.root = root_of(call.name, o.dst, o.group_dst, *call.group, -1);
+    call.root = root_of(call.name, "dst", o.dst, o.group_dst, *call.group, -1);
     call.set_count(count_of(tensor));
     if (is_root(call))
         set_target_in_place(call, tensor);
@@ -238,7 +238,7 @@ void all_gather_into_tensor_uneven(Call& call, const TensorView& output, const C
 void gather(Call& call, const ConstTensorView& tensor, const TensorList& outputs, const GatherOptions& o) {
     begin(call, "gather", Collective::gather, o);
     set_type(call, "tensor", tensor);
-    call.root = root_of(call.name, o.dst, o.group_dst, *call.group, 0);
+    call.root = root_of(call.name, "dst", o.dst, o.group_dst, *call.group, 0);
     call.set_count(count_of(tensor));
     if (is_root(call)) {
         check_root_list(call, "gather_list", "an entry of gather_list", outputs);
@@ -253,7 +253,7 @@ void gather(Call& call, const ConstTensorView& tensor, const TensorList& outputs
 void scatter(Call& call, const TensorView& tensor, const ConstTensorList& inputs, const ScatterOptions& o) {
     begin(call, "scatter", Collective::scatter, o);
     set_type(call, "tensor", tensor);
-    call.root = root_of(call.name, o.src, o.group_src, *call.group, 0);
+    call.root = root_of(call.name, "src", o.src, o.group_src, *call.group, 0);
     call.set_count(count_of(tensor));
     if (is_root(call)) {
         check_root_list(call, "scatter_list", "an entry of scatter_list", inputs);

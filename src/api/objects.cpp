@@ -177,10 +177,10 @@ class Call {
 };
 
 // The peer that a pair of options names; any_source where neither does and `required` is false.
-int peer_of(const char* name, std::optional<int> global, std::optional<int> in_group, const Group& group,
-            bool required) {
+int peer_of(const char* name, const char* argument, std::optional<int> global, std::optional<int> in_group,
+            const Group& group, bool required) {
     if (!required && !global && !in_group) return transport::any_source;
-    return root_of(name, global, in_group, group, -1);
+    return root_of(name, argument, global, in_group, group, -1);
 }
 
 ObjectList all_gather(const Call& call, const Object& object) {
@@ -303,7 +303,7 @@ void send_object_list(const ObjectList& objects, const SendObjectOptions& o) {
     if (o.group.is_non_member()) return;
     const record::PublicCall public_call("send_object_list");
     const Call call("send_object_list", o.group, o.timeout, o.device);
-    const int peer = peer_of("send_object_list", o.dst, o.group_dst, call.group(), true);
+    const int peer = peer_of("send_object_list", "dst", o.dst, o.group_dst, call.group(), true);
     if (peer == call.rank()) {
         throw InvalidArgument(fmt::format("send_object_list: rank {} sends to itself: expected another rank",
                                           call.group().ranks().global(peer)));
@@ -320,7 +320,7 @@ int recv_object_list(ObjectList& objects, const RecvObjectOptions& o) {
     if (o.group.is_non_member()) return -1;
     const record::PublicCall public_call("recv_object_list");
     const Call call("recv_object_list", o.group, o.timeout, o.device);
-    const int peer = peer_of("recv_object_list", o.src, o.group_src, call.group(), false);
+    const int peer = peer_of("recv_object_list", "src", o.src, o.group_src, call.group(), false);
     const Tensor block = bytes_tensor(block_bytes);
     const int source = call.run_message(call.message(true, peer, OwnMessage::object_head, block, objects.size()));
     const Head head = head_of(block);
@@ -338,7 +338,7 @@ void broadcast_object_list(ObjectList& objects, const BroadcastObjectOptions& o)
     if (o.group.is_non_member()) return;
     const record::PublicCall public_call("broadcast_object_list");
     const Call call("broadcast_object_list", o.group, o.timeout, o.device);
-    const int root = root_of("broadcast_object_list", o.src, o.group_src, call.group(), -1);
+    const int root = root_of("broadcast_object_list", "src", o.src, o.group_src, call.group(), -1);
     const bool is_root = call.rank() == root;
     Encoded encoded;
     const Tensor block = bytes_tensor(block_bytes);
@@ -370,7 +370,7 @@ void gather_object(const Object& object, ObjectList* list, const GatherOptions& 
     if (o.group.is_non_member()) return;
     const record::PublicCall public_call("gather_object");
     const Call call("gather_object", o.group, o.timeout);
-    const int root = root_of("gather_object", o.dst, o.group_dst, call.group(), 0);
+    const int root = root_of("gather_object", "dst", o.dst, o.group_dst, call.group(), 0);
     if (call.rank() == root) {
         check_list(call, "gather_object", "object_gather_list", list != nullptr ? list->size() : 0);
         *list = gather(call, object, root);
@@ -388,7 +388,7 @@ void scatter_object_list(ObjectList& output, const ObjectList& input, const Scat
     if (o.group.is_non_member()) return;
     const record::PublicCall public_call("scatter_object_list");
     const Call call("scatter_object_list", o.group, o.timeout);
-    const int root = root_of("scatter_object_list", o.src, o.group_src, call.group(), 0);
+    const int root = root_of("scatter_object_list", "src", o.src, o.group_src, call.group(), 0);
     if (output.empty()) {
         throw InvalidArgument(
             "scatter_object_list: scatter_object_output_list is empty: expected at least one entry, for the result");
@@ -408,13 +408,13 @@ ObjectList gathered(const Object& object, const GatherOptions& o) {
     if (o.group.is_non_member()) return {};
     const record::PublicCall public_call("gather_object");
     const Call call("gather_object", o.group, o.timeout);
-    return gather(call, object, root_of("gather_object", o.dst, o.group_dst, call.group(), 0));
+    return gather(call, object, root_of("gather_object", "dst", o.dst, o.group_dst, call.group(), 0));
 }
 Object scattered(const ObjectList& objects, const ScatterOptions& o) {
     if (o.group.is_non_member()) return {};
     const record::PublicCall public_call("scatter_object_list");
     const Call call("scatter_object", o.group, o.timeout);
-    const int root = root_of("scatter_object", o.src, o.group_src, call.group(), 0);
+    const int root = root_of("scatter_object", "src", o.src, o.group_src, call.group(), 0);
     if (call.rank() == root) check_list(call, "scatter_object", "values", objects.size());
     return scatter(call, objects, root);
 }

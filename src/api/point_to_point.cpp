@@ -70,11 +70,9 @@ void check(Message& m) {
     }
     api::check_timeout(m.name, m.timeout);
     if (m.tag < 0) api::refuse("{}: tag {}: expected zero or more", m.name, m.tag);
-    if (m.named_peer && m.named_group_peer)
-        api::refuse("{}: both a global and a group rank are given: expected one", m.name);
-    if (!m.receives && !m.named_peer && !m.named_group_peer) api::refuse("{}: no destination is given", m.name);
-    if (!m.named_peer && !m.named_group_peer) return;
-    m.peer = m.group->ranks().global(api::rank_in(m.name, "rank", m.named_peer, m.named_group_peer, *m.group));
+    if (m.receives && !m.named_peer && !m.named_group_peer) return;
+    m.peer = m.group->ranks().global(
+        api::root_of(m.name, m.receives ? "src" : "dst", m.named_peer, m.named_group_peer, *m.group, -1));
 }
 
 PreparedOperation prepare(const Message& m) {

@@ -52,8 +52,15 @@ detail::Group& checked(const ProcessGroup& group) {
     if (!group) throw InvalidArgument("ProcessGroup: an empty handle: expected a group");
     return *group.impl();
 }
-ProcessGroup named_or_default(const ProcessGroup& group) {
-    return group || group.is_non_member() ? group : default_group();
+[[noreturn]] void refuse_without_default(const std::string& caller) {
+    throw InvalidArgument(caller + "there is no default group; call init_process_group first", {},
+                          ErrorCode::not_initialized);
+}
+ProcessGroup named_or_default(const ProcessGroup& group, const char* caller) {
+    if (group || group.is_non_member()) return group;
+    const std::lock_guard lock(state().mutex);
+    if (!state().group) refuse_without_default(fmt::format("{}: ", caller));
+    return state().group;
 }
 
 // One byte from each rank to each, where the process is bound to its CPU.
@@ -183,7 +190,7 @@ void init_process_group(const InitOptions& options) {
 void destroy_process_group(ProcessGroup group) {
     if (group.is_non_member()) return;
     const bool is_default = !group || (is_initialized() && group == default_group());
-    if (!group) group = default_group();
+    group = named_or_default(group, "destroy_process_group");
     struct Forget {
         bool is_default;
         ~Forget() {
@@ -202,10 +209,7 @@ bool is_initialized() noexcept {
 }
 ProcessGroup default_group() {
     const std::lock_guard lock(state().mutex);
-    if (!state().group) {
-        throw InvalidArgument("there is no default group; call init_process_group first", {},
-                              ErrorCode::not_initialized);
-    }
+    if (!state().group) refuse_without_default("");
     return state().group;
 }
 void set_default_group(ProcessGroup group) {
@@ -227,13 +231,13 @@ const std::shared_ptr<detail::Group>& api::default_impl() noexcept {
     return remembered.group;
 }
 int get_rank(ProcessGroup group) {
-    return named_or_default(group).rank();
+    return named_or_default(group, "get_rank").rank();
 }
 int get_world_size(ProcessGroup group) {
-    return named_or_default(group).size();
+    return named_or_default(group, "get_world_size").size();
 }
 std::string get_backend(ProcessGroup group) {
-    return named_or_default(group).backend();
+    return named_or_default(group, "get_backend").backend();
 }
 bool is_torchelastic_launched() noexcept {
     return std::getenv("TORCHELASTIC_RUN_ID") != nullptr;

@@ -1,5 +1,6 @@
 #include "rendezvous/table.hpp"
 
+#include "core/rank_list.hpp"
 #include "object/codec.hpp"
 #include "security/secret.hpp"
 
@@ -8,7 +9,6 @@
 #include <tutti/version.hpp>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -101,8 +101,8 @@ Table decode_table(std::string_view bytes, int rank, int size) {
 Table checked(Table table, int rank, int size) {
     if (table.failure.kind != Failure::none) raise(table.failure, rank, size);
     if (!table.missing.empty()) {
-        throw DistStoreError(fmt::format("init of {} ranks: {} arrived in time; missing: {}", size,
-                                         size - static_cast<int>(table.missing.size()), fmt::join(table.missing, ", ")),
+        throw DistStoreError(fmt::format("init of {} ranks: {} of them arrived in time; missing: {}", size,
+                                         size - static_cast<int>(table.missing.size()), rank_list(table.missing)),
                              {.operation = "init", .rank = rank, .peer = table.missing.front()}, ErrorCode::timeout);
     }
     const auto ranks = static_cast<int>(table.cards.size());

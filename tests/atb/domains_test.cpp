@@ -201,7 +201,7 @@ TEST_F(Domains, wait_for_a_rank_that_does_not_come_and_say_for_which) {
         const std::string text = message_of<DistError>([&] { AllToAllVV2({.rank = rank, .rankSize = 2}); });
         EXPECT_TRUE(has(text, words)) << text;
     };
-    EXPECT_EQ(status_of(start_process(0, [&](int rank) { missing(rank, "missing: 1"); })), 0);
+    EXPECT_EQ(status_of(start_process(0, [&](int rank) { missing(rank, "missing: rank 1"); })), 0);
     EXPECT_EQ(status_of(start_process(1, [&](int rank) { missing(rank, "rank 0 (rankRoot) of domain"); })), 0);
     ::unsetenv("TUTTI_TIMEOUT_MS");
 }

@@ -176,7 +176,7 @@ TEST_F(Joining, a_rank_that_dies_while_joining_is_missed_by_name) {
     for (const Report& r : job.collect(3, 10s)) {
         if (r.rank == 2) continue;
         EXPECT_EQ(r.code, static_cast<int>(ErrorCode::timeout)) << r.text;
-        EXPECT_NE(std::string(r.text).find("missing: 2"), std::string::npos) << r.text;
+        EXPECT_NE(std::string(r.text).find("missing: rank 2"), std::string::npos) << r.text;
     }
 }
 

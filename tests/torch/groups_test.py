@@ -106,7 +106,7 @@ def late_once(rank: int, n: int, kind: str, port: int, folder: str) -> None:
     store = store_of(kind, rank, port, folder)
     if rank == 0:
         message, _ = failure(join, store, rank, n, 0.5)
-        assert "missing: 1" in message and "imed out" in message and "(timeout after 500ms)" in message, message
+        assert "missing: rank 1" in message and "imed out" in message and "(timeout after 500ms)" in message, message
         store.set("second", "")
     else:
         store.wait(["second"])

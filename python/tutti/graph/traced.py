@@ -99,19 +99,19 @@ def _outside(group: Any) -> bool:
     return isinstance(group, int)  # GroupMember.NON_GROUP_MEMBER
 
 
-def _root(group: Any, name: str, root: Any, group_root: Any, default: Any) -> int:
-    """As a rank of the group, from one of the two."""
+def _root(group: Any, name: str, argument: str, root: Any, group_root: Any, default: Any) -> int:
+    """As a rank of the group, from one of the two: `argument` ("src" or "dst"), and the same with group_ before it."""
     if root is not None and group_root is not None:
-        raise ValueError(f"{name}: a global and a group rank are given for the root; expected one")
+        raise ValueError(f"{name}: {argument} and group_{argument} are both given: expected one")
     if group_root is not None:
         return group_root
     if root is None:
         if default is None:
-            raise ValueError(f"{name}: no root is given; expected one")
+            raise ValueError(f"{name}: no {argument} is given: expected {argument} or group_{argument}")
         root = default
     ranks = dist.get_process_group_ranks(group)
     if root not in ranks:
-        raise ValueError(f"{name}: rank {root} is not in the group; expected one of {ranks}")
+        raise ValueError(f"{name}: {argument} {root} is not in the group: expected one of {ranks}")
     return ranks.index(root)
 
 
@@ -164,7 +164,7 @@ def reduce(tensor: Any, dst: Any = None, op: str = "sum", group: Any = None, asy
     if _outside(group):
         return None
     group = _group(group)
-    root = _root(group, "reduce", dst, group_dst, None)
+    root = _root(group, "reduce", "dst", dst, group_dst, None)
     value = torch.ops.tutti_graph.reduce(tensor, op, root, group.group_name)
     return _finish(Pending([tensor], value, False), async_op)
 
@@ -275,7 +275,7 @@ def gather(tensor: Any, gather_list: Any = None, dst: Any = None, group: Any = N
     if _outside(group):
         return None
     group = _group(group)
-    root = _root(group, "gather", dst, group_dst, 0)
+    root = _root(group, "gather", "dst", dst, group_dst, 0)
     outputs = _list_of_root("gather", gather_list, root, group)
     value = torch.ops.tutti_graph.gather(_flat(tensor), root, dist.get_world_size(group), group.group_name)
     return _finish(Pending(outputs, value, False), async_op)
@@ -288,7 +288,7 @@ def broadcast(tensor: Any, src: Any = None, group: Any = None, async_op: bool = 
     if _outside(group):
         return None
     group = _group(group)
-    root = _root(group, "broadcast", src, group_src, None)
+    root = _root(group, "broadcast", "src", src, group_src, None)
     return _finish(Pending([tensor], c10d.broadcast(tensor, root, group.group_name)), async_op)
 
 
@@ -297,7 +297,7 @@ def scatter(tensor: Any, scatter_list: Any = None, src: Any = None, group: Any =
     if _outside(group):
         return None
     group = _group(group)
-    root = _root(group, "scatter", src, group_src, 0)
+    root = _root(group, "scatter", "src", src, group_src, 0)
     inputs = _list_of_root("scatter", scatter_list, root, group)
     value = torch.ops.tutti_graph.scatter(tensor, [one for one in inputs], root, group.group_name)
     return _finish(Pending([tensor], value, False), async_op)
@@ -358,7 +358,7 @@ def send(tensor: Any, dst: Any = None, group: Any = None, tag: int = 0, group_ds
     if _outside(group):
         return
     group = _group(group)
-    torch.ops.tutti_graph.send(tensor, _root(group, "send", dst, group_dst, None), tag, group.group_name)
+    torch.ops.tutti_graph.send(tensor, _root(group, "send", "dst", dst, group_dst, None), tag, group.group_name)
 
 
 def recv(tensor: Any, src: Any = None, group: Any = None, tag: int = 0, group_src: Any = None) -> int:
@@ -367,7 +367,7 @@ def recv(tensor: Any, src: Any = None, group: Any = None, tag: int = 0, group_sr
     group = _group(group)
     if src is None and group_src is None:
         raise ValueError("recv: from any rank, which a graph cannot tell; inside a graph src or group_src must be given")
-    source = _root(group, "recv", src, group_src, None)
+    source = _root(group, "recv", "src", src, group_src, None)
     _write([tensor], torch.ops.tutti_graph.recv(tensor, source, tag, group.group_name))
     return src if src is not None else dist.get_process_group_ranks(group)[source]
 
@@ -376,7 +376,7 @@ def isend(tensor: Any, dst: Any = None, group: Any = None, tag: int = 0, group_d
     if _outside(group):
         return None
     group = _group(group)
-    to = _root(group, "isend", dst, group_dst, None)
+    to = _root(group, "isend", "dst", dst, group_dst, None)
     return Pending([], torch.ops.tutti_graph.start_send(tensor, to, tag, group.group_name))
 
 
@@ -384,7 +384,7 @@ def irecv(tensor: Any, src: Any = None, group: Any = None, tag: int = 0, group_s
     if _outside(group):
         return None
     group = _group(group)
-    source = -1 if src is None and group_src is None else _root(group, "irecv", src, group_src, None)
+    source = -1 if src is None and group_src is None else _root(group, "irecv", "src", src, group_src, None)
     return Pending([tensor], torch.ops.tutti_graph.start_recv(tensor, source, tag, group.group_name))
 
 
