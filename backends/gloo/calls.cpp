@@ -105,9 +105,7 @@ LaneCalls::~LaneCalls() {
 }
 
 std::unique_ptr<transport::LibraryCall> LaneCalls::begin(const BackendRequest& request) {
-    const bool is_here = has_collective(request);
-    count(is_here ? Way::native : Way::composed);
-    if (!is_here) return nullptr;
+    count(Way::native);
     const std::uint64_t n = lanes_.size();
     const bool is_cut =
         n > 1 && can_be_cut(request.call) && request.count * size_of(request.dtype) / n >= piece_bytes_min;

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -45,7 +44,6 @@ class Call {
             case BackendCall::all_gather: return all_gather();
             case BackendCall::gather: return gather();
             case BackendCall::scatter: return scatter();
-            case BackendCall::all_to_all: return all_to_all();
             default: return barrier();
         }
     }
@@ -133,63 +131,6 @@ class Call {
         call(options, [](auto& o) { ::gloo::scatter(o); });
     }
 
-    // Gloo needs the blocks one after the other; blocks with another layout go through a copy.
-    using Lengths = std::vector<std::int64_t>;
-    Lengths lengths(const std::vector<std::uint64_t>& counts) const {
-        Lengths result;
-        for (const std::uint64_t count : counts) result.push_back(static_cast<std::int64_t>(bytes(count)));
-        return result;
-    }
-    static bool in_order(const std::vector<std::uint64_t>& counts, const std::vector<std::uint64_t>& offsets) {
-        std::uint64_t at = 0;
-        for (std::size_t i = 0; i < counts.size(); ++i) {
-            if (counts[i] > 0 && offsets[i] != at) return false;
-            at += counts[i];
-        }
-        return true;
-    }
-    static std::size_t sum(const Lengths& list) {
-        std::size_t total = 0;
-        for (const std::int64_t one : list) total += static_cast<std::size_t>(one);
-        return total;
-    }
-    template <class Copy>
-    void each_block(const std::vector<std::uint64_t>& counts, const std::vector<std::uint64_t>& offsets,
-                    Copy copy) const {
-        std::size_t at = 0;
-        for (std::size_t i = 0; i < counts.size(); ++i) {
-            if (counts[i] > 0) copy(at, bytes(offsets[i]), bytes(counts[i]));
-            at += bytes(counts[i]);
-        }
-    }
-    void all_to_all() const {
-        const Lengths sent = lengths(r_.send_counts), received = lengths(r_.receive_counts);
-        std::vector<Byte> packed, unpacked;
-        Byte nothing = 0;
-        Byte *from = in(), *to = out();
-        if (!in_order(r_.send_counts, r_.send_offsets)) {
-            packed.resize(sum(sent));
-            each_block(r_.send_counts, r_.send_offsets, [&](std::size_t at, std::size_t offset, std::size_t size) {
-                std::memcpy(packed.data() + at, in() + offset, size);
-            });
-            from = packed.data();
-        }
-        const bool scattered = !in_order(r_.receive_counts, r_.receive_offsets);
-        if (scattered) {
-            unpacked.resize(sum(received));
-            to = unpacked.data();
-        }
-        ::gloo::AlltoallvOptions options(context_);
-        options.setInput(from != nullptr ? from : &nothing, sent);
-        options.setOutput(to != nullptr ? to : &nothing, received);
-        call(options, [](auto& o) { ::gloo::alltoallv(o); });
-        if (scattered) {
-            each_block(r_.receive_counts, r_.receive_offsets,
-                       [&](std::size_t at, std::size_t offset, std::size_t size) {
-                           std::memcpy(out() + offset, unpacked.data() + at, size);
-                       });
-        }
-    }
     void barrier() const {
         ::gloo::BarrierOptions options(context_);
         call(options, [](auto& o) { ::gloo::barrier(o); });
@@ -207,10 +148,12 @@ bool has_collective(const BackendRequest& r) {
         case BackendCall::all_reduce:
         case BackendCall::reduce:
             return r.op.kind() != ReduceOp::Kind::avg && !is_low_precision(r.dtype) && !r.in_rank_order;
-        case BackendCall::reduce_scatter:
-        case BackendCall::send:
-        case BackendCall::receive: return false;
-        default: return true;
+        case BackendCall::broadcast:
+        case BackendCall::all_gather:
+        case BackendCall::gather:
+        case BackendCall::scatter:
+        case BackendCall::barrier: return true;
+        default: return false;
     }
 }
 

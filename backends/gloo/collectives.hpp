@@ -11,8 +11,8 @@
 
 namespace tutti::backends::gloo {
 
-/// Whether Gloo has it. It lacks reduce_scatter; avg, whose sum tutti divides; types that are rounded once at the end,
-/// which Gloo would round at every step; the order of ranks. The answer is the same on all ranks.
+/// transport::Streams::offers(). Gloo lacks reduce_scatter; avg, whose sum tutti divides; types that are rounded once
+/// at the end, which Gloo would round at every step; the order of ranks. The answer is the same on all ranks.
 bool has_collective(const BackendRequest& request);
 /// Runs a request that Gloo has to its end. The calling thread has blocked SIGPIPE.
 /// Throws DistBackendError if a connection breaks.

@@ -1,5 +1,6 @@
 #include "gloo/connector.hpp"
 
+#include "gloo/collectives.hpp"
 #include "gloo/lanes.hpp"
 
 #include <tutti/error.hpp>
@@ -80,8 +81,12 @@ transport::Stream* GlooConnector::existing(int peer) {
     return stream != nullptr && stream->is_used() ? stream : nullptr;
 }
 
+bool GlooConnector::offers(const BackendRequest& request) {
+    return has_collective(request);
+}
+
 std::unique_ptr<transport::LibraryCall> GlooConnector::begin(const BackendRequest& request) {
-    return calls_ ? calls_->begin(request) : nullptr;
+    return calls_->begin(request);
 }
 
 std::unique_ptr<transport::LibraryCall> GlooConnector::receive(int peer, std::uint64_t number,

@@ -34,6 +34,7 @@ class GlooConnector final : public transport::Streams {
     transport::Stream* to(int peer) override;
     transport::Stream* existing(int peer) override;
     bool has_threads() const noexcept override { return true; }
+    bool offers(const BackendRequest& request) override;
     std::unique_ptr<transport::LibraryCall> begin(const BackendRequest& request) override;
     std::unique_ptr<transport::LibraryCall> receive(int peer, std::uint64_t number, std::span<std::byte> into) override;
     std::unique_ptr<transport::LibraryCall> send(int peer, std::uint64_t number,

@@ -8,7 +8,6 @@
 #pragma GCC diagnostic ignored "-Wpedantic"
 #include <gloo/allgatherv.h>
 #include <gloo/allreduce.h>
-#include <gloo/alltoallv.h>
 #include <gloo/barrier.h>
 #include <gloo/broadcast.h>
 #include <gloo/gather.h>

@@ -42,6 +42,18 @@ MPI_Op op_of(ReduceOp::Kind kind) {
     }
 }
 
+using Counts = std::vector<std::uint64_t>;
+
+bool combines(const BackendRequest& r) {
+    const bool loses_nan =
+        is_floating_point(r.dtype) && (r.op.kind() == ReduceOp::Kind::min || r.op.kind() == ReduceOp::Kind::max);
+    return type_of(r.dtype) != MPI_DATATYPE_NULL && op_of(r.op.kind()) != MPI_OP_NULL && !loses_nan && !r.in_rank_order;
+}
+
+bool fits(const Counts& counts, std::uint64_t unit) {
+    return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}) <= int_max / unit;
+}
+
 class Call {
  public:
     Call(const BackendRequest& request, const Communicators& communicators, Begun& begun)
@@ -52,120 +64,78 @@ class Call {
           is_root_(communicators.rank() == request.root),
           element_(size_of(request.dtype)) {}
 
-    bool begin() const {
+    void begin() const {
         switch (r_.call) {
             case BackendCall::broadcast: return broadcast();
-            case BackendCall::all_reduce: return combines() && all_reduce();
-            case BackendCall::reduce: return combines() && reduce();
-            case BackendCall::all_gather: return fits(r_.counts, element_) && all_gather();
+            case BackendCall::all_reduce: return all_reduce();
+            case BackendCall::reduce: return reduce();
+            case BackendCall::all_gather: return all_gather();
             case BackendCall::gather: return gather();
             case BackendCall::scatter: return scatter();
-            case BackendCall::reduce_scatter: return combines() && fits(r_.counts, 1) && reduce_scatter();
-            case BackendCall::all_to_all: return all_to_all();
-            case BackendCall::barrier: return call(MPI_Ibarrier, "MPI_Ibarrier");
-            default: return false;
+            case BackendCall::reduce_scatter: return reduce_scatter();
+            default: return call(MPI_Ibarrier, "MPI_Ibarrier");
         }
     }
 
  private:
-    using Counts = std::vector<std::uint64_t>;
-
-    bool combines() const {
-        const bool loses_nan =
-            is_floating_point(r_.dtype) && (r_.op.kind() == ReduceOp::Kind::min || r_.op.kind() == ReduceOp::Kind::max);
-        return type_of(r_.dtype) != MPI_DATATYPE_NULL && op_of(r_.op.kind()) != MPI_OP_NULL && !loses_nan &&
-               !r_.in_rank_order;
-    }
-    static bool fits(const Counts& counts, std::uint64_t unit) {
-        return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}) <= int_max / unit;
-    }
     const int* ints(const Counts& counts, std::uint64_t unit) const {
         std::vector<int>& result = begun_.ints.emplace_back();
         for (const std::uint64_t count : counts) result.push_back(static_cast<int>(count * unit));
         return result.data();
     }
-    MPI_Datatype block_of(std::uint64_t bytes, const void* address = nullptr) const {
-        return begun_.blocks.emplace_back(bytes, address).type();
-    }
+    MPI_Datatype block_of(std::uint64_t bytes) const { return begun_.blocks.emplace_back(bytes).type(); }
     const char* in(std::uint64_t offset = 0) const { return static_cast<const char*>(r_.input) + offset * element_; }
     char* out(std::uint64_t offset = 0) const { return static_cast<char*>(r_.output) + offset * element_; }
 
     // Begins a function whose last arguments are the communicator and the request.
     template <class Function, class... Arguments>
-    bool call(Function function, const char* name, Arguments... arguments) const {
+    void call(Function function, const char* name, Arguments... arguments) const {
         begun_.requests.push_back(MPI_REQUEST_NULL);
         check(function(arguments..., comm_, &begun_.requests.back()), name);
-        return true;
     }
     // f(offset, count), so that an int counts each piece.
     template <class F>
-    bool in_pieces(F f) const {
+    void in_pieces(F f) const {
         for (std::uint64_t at = 0; at < r_.count; at += piece_count_max)
             f(at, static_cast<int>(std::min(piece_count_max, r_.count - at)));
-        return true;
     }
 
-    bool broadcast() const {
+    void broadcast() const {
         const MPI_Datatype block = block_of(r_.count * element_);
-        return call(MPI_Ibcast, "MPI_Ibcast", r_.output, 1, block, r_.root);
+        call(MPI_Ibcast, "MPI_Ibcast", r_.output, 1, block, r_.root);
     }
-    bool all_reduce() const {
-        return in_pieces([&](std::uint64_t at, int count) {
+    void all_reduce() const {
+        in_pieces([&](std::uint64_t at, int count) {
             const void* const from = r_.input == r_.output ? MPI_IN_PLACE : in(at);
             call(MPI_Iallreduce, "MPI_Iallreduce", from, out(at), count, type_of(r_.dtype), op_of(r_.op.kind()));
         });
     }
-    bool reduce() const {
-        return in_pieces([&](std::uint64_t at, int count) {
+    void reduce() const {
+        in_pieces([&](std::uint64_t at, int count) {
             const void* const from = is_root_ && r_.input == r_.output ? MPI_IN_PLACE : in(at);
             call(MPI_Ireduce, "MPI_Ireduce", from, is_root_ ? out(at) : nullptr, count, type_of(r_.dtype),
                  op_of(r_.op.kind()), r_.root);
         });
     }
-    bool reduce_scatter() const {
-        return call(MPI_Ireduce_scatter, "MPI_Ireduce_scatter", r_.input, r_.output, ints(r_.counts, 1),
-                    type_of(r_.dtype), op_of(r_.op.kind()));
+    void reduce_scatter() const {
+        call(MPI_Ireduce_scatter, "MPI_Ireduce_scatter", r_.input, r_.output, ints(r_.counts, 1), type_of(r_.dtype),
+             op_of(r_.op.kind()));
     }
-    bool all_gather() const {
+    void all_gather() const {
         const int* const sizes = ints(r_.counts, element_);
         std::vector<int>& places = begun_.ints.emplace_back(r_.counts.size());
         std::exclusive_scan(sizes, sizes + r_.counts.size(), places.begin(), 0);
         const auto own = static_cast<std::size_t>(communicators_.rank());
         const void* const from = r_.input == out() + places[own] ? MPI_IN_PLACE : r_.input;
-        return call(MPI_Iallgatherv, "MPI_Iallgatherv", from, sizes[own], MPI_BYTE, r_.output, sizes, places.data(),
-                    MPI_BYTE);
+        call(MPI_Iallgatherv, "MPI_Iallgatherv", from, sizes[own], MPI_BYTE, r_.output, sizes, places.data(), MPI_BYTE);
     }
-    bool gather() const {
+    void gather() const {
         const MPI_Datatype block = block_of(r_.count * element_);
-        return call(MPI_Igather, "MPI_Igather", r_.input, 1, block, r_.output, 1, block, r_.root);
+        call(MPI_Igather, "MPI_Igather", r_.input, 1, block, r_.output, 1, block, r_.root);
     }
-    bool scatter() const {
+    void scatter() const {
         const MPI_Datatype block = block_of(r_.count * element_);
-        return call(MPI_Iscatter, "MPI_Iscatter", r_.input, 1, block, r_.output, 1, block, r_.root);
-    }
-    // Every block is a type of its own that knows its place, so that no int has to hold a place.
-    bool all_to_all() const {
-        const auto size = static_cast<std::size_t>(communicators_.size());
-        const auto types_of = [&](const Counts& counts, const Counts& offsets, const char* base) {
-            std::vector<MPI_Datatype>& types = begun_.types.emplace_back();
-            for (std::size_t i = 0; i < size; ++i) {
-                const std::uint64_t bytes = counts[i] * element_;
-                types.push_back(block_of(bytes, bytes > 0 ? base + offsets[i] * element_ : nullptr));
-            }
-            return types.data();
-        };
-        const auto* const sent = types_of(r_.send_counts, r_.send_offsets, in());
-        const auto* const received = types_of(r_.receive_counts, r_.receive_offsets, out());
-        const auto ones = [&](const Counts& counts) {
-            std::vector<int>& result = begun_.ints.emplace_back();
-            for (const std::uint64_t count : counts) result.push_back(count > 0 ? 1 : 0);
-            return result.data();
-        };
-        const int* const send_ones = ones(r_.send_counts);
-        const int* const receive_ones = ones(r_.receive_counts);
-        const int* const zeros = begun_.ints.emplace_back(size).data();
-        return call(MPI_Ialltoallw, "MPI_Ialltoallw", static_cast<const void*>(MPI_BOTTOM), send_ones, zeros, sent,
-                    static_cast<void*>(MPI_BOTTOM), receive_ones, zeros, received);
+        call(MPI_Iscatter, "MPI_Iscatter", r_.input, 1, block, r_.output, 1, block, r_.root);
     }
 
     const BackendRequest& r_;
@@ -178,14 +148,12 @@ class Call {
 
 }  // namespace
 
-Block::Block(std::uint64_t bytes, const void* address) {
+Block::Block(std::uint64_t bytes) {
     constexpr std::uint64_t unit = std::uint64_t{1} << 30;
     MPI_Datatype large = MPI_DATATYPE_NULL;
     check(MPI_Type_contiguous(static_cast<int>(unit), MPI_BYTE, &large), "MPI_Type_contiguous");
-    MPI_Aint begin = 0;
-    if (address != nullptr) check(MPI_Get_address(address, &begin), "MPI_Get_address");
     const int lengths[] = {static_cast<int>(bytes / unit), static_cast<int>(bytes % unit)};
-    const MPI_Aint places[] = {begin, begin + static_cast<MPI_Aint>(bytes / unit * unit)};
+    const MPI_Aint places[] = {0, static_cast<MPI_Aint>(bytes / unit * unit)};
     const MPI_Datatype types[] = {large, MPI_BYTE};
     check(MPI_Type_create_struct(2, lengths, places, types, &type_), "MPI_Type_create_struct");
     check(MPI_Type_free(&large), "MPI_Type_free");
@@ -196,8 +164,22 @@ Block::~Block() {
     if (type_ != MPI_DATATYPE_NULL && !has_broken_off()) MPI_Type_free(&type_);
 }
 
-bool begin_collective(const BackendRequest& request, const Communicators& communicators, Begun& begun) {
-    return Call(request, communicators, begun).begin();
+bool has_collective(const BackendRequest& r) {
+    switch (r.call) {
+        case BackendCall::broadcast:
+        case BackendCall::gather:
+        case BackendCall::scatter:
+        case BackendCall::barrier: return true;
+        case BackendCall::all_reduce:
+        case BackendCall::reduce: return combines(r);
+        case BackendCall::all_gather: return fits(r.counts, size_of(r.dtype));
+        case BackendCall::reduce_scatter: return combines(r) && fits(r.counts, 1);
+        default: return false;
+    }
+}
+
+void begin_collective(const BackendRequest& request, const Communicators& communicators, Begun& begun) {
+    Call(request, communicators, begun).begin();
 }
 
 }  // namespace tutti::backends::mpi

@@ -13,10 +13,10 @@
 
 namespace tutti::backends::mpi {
 
-/// Any number of bytes at any address, as one element of a type. Null: relative to a buffer.
+/// Any number of bytes as one element of a type.
 class Block {
  public:
-    explicit Block(std::uint64_t bytes, const void* address = nullptr);
+    explicit Block(std::uint64_t bytes);
     ~Block();
     Block(const Block&) = delete;
     Block& operator=(const Block&) = delete;
@@ -30,14 +30,14 @@ class Block {
 struct Begun {
     std::vector<MPI_Request> requests{};
     std::list<std::vector<int>> ints{};
-    std::list<std::vector<MPI_Datatype>> types{};
     std::list<Block> blocks{};
 };
 
-/// Begins the request, or returns false if MPI lacks it: avg; types that MPI does not know, or that are rounded once at
-/// the end; bool; min and max of floating-point values, where it loses NaN; the order of ranks; in all_gather and
-/// reduce_scatter, total counts that an int cannot hold. The answer is the same on all ranks. Throws DistBackendError
-/// with MPI's text.
-bool begin_collective(const BackendRequest& request, const Communicators& communicators, Begun& begun);
+/// transport::Streams::offers(). MPI lacks avg; types that it does not know, or that are rounded once at the end; bool;
+/// min and max of floating-point values, where it loses NaN; the order of ranks; in all_gather and reduce_scatter,
+/// total counts that an int cannot hold. The answer is the same on all ranks.
+bool has_collective(const BackendRequest& request);
+/// Begins a request that it has. Throws DistBackendError with MPI's text.
+void begin_collective(const BackendRequest& request, const Communicators& communicators, Begun& begun);
 
 }  // namespace tutti::backends::mpi

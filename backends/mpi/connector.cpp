@@ -33,14 +33,13 @@ class MpiCall final : public transport::LibraryCall {
 
 }  // namespace
 
-MpiConnector::MpiConnector(const DistributedBackendOptions& options)
-    : size_(options.group_size), post_(std::make_shared<Communicators>(options)) {
+MpiConnector::MpiConnector(const DistributedBackendOptions& options) : post_(std::make_shared<Communicators>(options)) {
     std::vector<MpiStream*> by_rank;
-    for (int peer = 0; peer < size_; ++peer) {
+    for (int peer = 0; peer < options.group_size; ++peer) {
         streams_.push_back(peer == options.group_rank ? nullptr : std::make_unique<MpiStream>(post_, peer));
         by_rank.push_back(streams_.back().get());
     }
-    if (size_ > 1) post_.start(std::move(by_rank));
+    if (options.group_size > 1) post_.start(std::move(by_rank));
 }
 
 transport::Stream* MpiConnector::to(int peer) {
@@ -52,12 +51,13 @@ transport::Stream* MpiConnector::existing(int peer) {
     return to(peer);
 }
 
+bool MpiConnector::offers(const BackendRequest& request) {
+    return has_collective(request);
+}
+
 std::unique_ptr<transport::LibraryCall> MpiConnector::begin(const BackendRequest& request) {
-    if (size_ == 1) return nullptr;
-    std::shared_ptr<Task> begun = post_.begin(request);
-    count(begun ? Way::native : Way::composed);
-    if (!begun) return nullptr;
-    return std::make_unique<MpiCall>(post_, std::move(begun));
+    count(Way::native);
+    return std::make_unique<MpiCall>(post_, post_.begin(request));
 }
 
 std::unique_ptr<transport::LibraryCall> MpiConnector::receive(int peer, std::uint64_t number,

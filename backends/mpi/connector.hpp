@@ -26,13 +26,13 @@ class MpiConnector final : public transport::Streams {
 
     transport::Stream* to(int peer) override;
     transport::Stream* existing(int peer) override;
+    bool offers(const BackendRequest& request) override;
     std::unique_ptr<transport::LibraryCall> begin(const BackendRequest& request) override;
     std::unique_ptr<transport::LibraryCall> receive(int peer, std::uint64_t number, std::span<std::byte> into) override;
     std::unique_ptr<transport::LibraryCall> send(int peer, std::uint64_t number,
                                                  std::span<const std::byte> bytes) override;
 
  private:
-    const int size_;
     Post post_;
     std::vector<std::unique_ptr<MpiStream>> streams_;  // by rank; null: this one
 };

@@ -136,7 +136,7 @@ std::shared_ptr<Task> Post::begin(const BackendRequest& request) {
     const std::lock_guard lock(desk_.mutex);
     if (has_broken_off()) throw Aborted("mpi: the group has ended");
     auto task = std::make_shared<Task>();
-    if (!begin_collective(request, *communicators_, task->begun)) return nullptr;
+    begin_collective(request, *communicators_, task->begun);
     tasks_.push_back(task);
     return task;
 }

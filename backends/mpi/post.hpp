@@ -61,7 +61,7 @@ class Post {
 
     /// Under the mutex. Never waits; a stream that cannot be sent over any more fails.
     void send(MpiStream& stream, int to, int tag, std::unique_ptr<std::byte[]> memory, std::size_t bytes);
-    /// Begins a collective; null: MPI lacks it. Throws DistError.
+    /// Begins a collective that MPI has. Throws DistError.
     std::shared_ptr<Task> begin(const BackendRequest& request);
     /// A long message goes from one rank's memory to the other's (transport::Streams::receive and send).
     std::shared_ptr<Task> receive(int from, std::uint64_t number, std::span<std::byte> into);

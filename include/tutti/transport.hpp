@@ -7,7 +7,7 @@
 // on which a rank can sleep until there is more. A library without descriptors has a thread in its transport that
 // writes to an eventfd.
 //
-// Where the transport's library has collectives of its own, the transport can offer them (Streams::begin); tutti makes
+// Where the transport's library has collectives of its own, the transport can offer them (Streams::offers); tutti makes
 // the others of messages. Where it moves long messages without a copy, the transport can offer that, too
 // (Streams::send and receive).
 //
@@ -30,7 +30,7 @@
 #include <vector>
 
 /// The version of this header; tutti loads no libraries of another version.
-#define TUTTI_TRANSPORT_ABI 3
+#define TUTTI_TRANSPORT_ABI 4
 
 namespace tutti {
 
@@ -121,11 +121,14 @@ class Streams {
     virtual Stream* to(int peer) = 0;
     /// The stream to a peer if bytes have gone over it, in either direction, or may have; null otherwise.
     virtual Stream* existing(int peer) = 0;
-    /// Begins a collective in the transport's library. Null: the library has none for this request, or none that rounds
-    /// and orders as it asks. tutti asks for no average: it divides a sum. The answer must be the same on all ranks.
-    /// The request stays where it is as long as the call. tutti begins one call after the other, in the same order on
-    /// all ranks, and each when the one before it has gone; messages go over the streams meanwhile. After a call that
-    /// was given up there is no further one. Never waits. Throws DistError.
+    /// Whether the transport's library has the collective, and rounds and orders as the request asks. tutti asks for no
+    /// average: it divides a sum; and for no all_to_all, of which each pair of ranks knows only its own blocks. The
+    /// answer must be the same on all ranks whose requests have the same type, operator, root and counts. Never waits.
+    virtual bool offers(const BackendRequest& /*request*/) { return false; }
+    /// Begins a collective that offers() has accepted, when all ranks have come to it and have been found to ask for
+    /// the same. The request stays where it is as long as the call. tutti begins one call after the other, in the same
+    /// order on all ranks, and each when the one before it has gone; messages go over the streams meanwhile. After a
+    /// call that was given up there is no further one. Never waits. Throws DistError.
     virtual std::unique_ptr<LibraryCall> begin(const BackendRequest& /*request*/) { return nullptr; }
     /// The receiver's end of a long message that the library moves from one rank's memory to the other's. Null: its
     /// bytes go over the stream instead. The number is the sender's, and no other message that it has under way has it.

@@ -6,11 +6,20 @@
 #include "group/recording.hpp"
 #include "group/world.hpp"
 
+#include <tutti/error.hpp>
+
 #include <algorithm>
 #include <atomic>
 #include <utility>
 
 namespace tutti::detail {
+namespace {
+
+// all_reduce of two processes over TCP, 4 KB: tutti's takes 5.8 µs over MPI and 55 µs over Gloo, the library's 10 and
+// 100 µs, and to meet some 6 and 20 µs; at 64 KB the library's are as quick.
+constexpr std::size_t short_bytes_max = 16 << 10;
+
+}  // namespace
 
 Collectives::Collectives(const Parts& parts)
     : index_(parts.index),
@@ -23,6 +32,8 @@ Collectives::Collectives(const Parts& parts)
       verdicts_(parts.verdicts),
       groups_(parts.groups),
       means_(parts.means),
+      shares_memory_(
+          std::ranges::all_of(ranks_.in_world(), [&](int rank) { return parts.neighbours.share_memory_with(rank); })),
       agreement_(memory_.arena(), memory_.own_local(), memory_.ranks_here()),
       in_slots_({.ranks = ranks_,
                  .planner = planner_,
@@ -55,6 +66,9 @@ void Collectives::serve_with(Collective collective, std::optional<std::string> a
 void Collectives::talk_over(ForeignTransport& transport) {
     transport_ = &transport;
     context_.mailbox = &transport.mailbox();
+    // Shared memory is the quickest way to meet, where there is some.
+    before_library_.emplace(context_, planner_.plan({.collective = Collective::barrier, .rank = ranks_.rank()}),
+                            shares_memory_ ? flight_.mailboxes().own() : transport.mailbox());
 }
 
 void Collectives::push(const std::shared_ptr<Operation>& operation) {
@@ -95,6 +109,7 @@ Collectives::Turn Collectives::take_turn(Operation& operation) {
                 operation.move_to(OperationState::over);
             return Turn::further;
         case OperationState::relayed:
+        case OperationState::compared:
         case OperationState::scheduled: return run(operation);
         case OperationState::over: break;
     }
@@ -113,12 +128,16 @@ Collectives::Turn Collectives::run(Operation& operation) {
     if (!operation.run.execution->done()) return ran ? Turn::moved : Turn::stuck;
     operation.run.failed = operation.run.execution->error();
     const bool is_kept = operation.planned && !operation.quantized && !operation.run.execution->is_opaque();
-    if (operation.run.state == OperationState::scheduled && is_kept)
+    if (operation.run.state == OperationState::compared)
+        before_library_->end(std::move(operation.run.execution));
+    else if (operation.run.state == OperationState::scheduled && is_kept)
         operation.run.done_execution.reset(static_cast<engine::Execution*>(operation.run.execution.release()));
     else
         operation.run.execution.reset();
     if (operation.run.state == OperationState::relayed)
         end_relay(operation);
+    else if (operation.run.state == OperationState::compared)
+        begin_in_library(operation);
     else
         operation.move_to(OperationState::over);
     if (operation.run.state == OperationState::over && operation.request.collective == Collective::all_to_all)
@@ -163,16 +182,31 @@ void Collectives::begin_schedule(Operation& operation) {
         operation.move_to(OperationState::scheduled);
         return;
     }
-    if (!begin_in_library(operation) && !begin_relay(operation)) execute(operation);
+    if (!begin_before_library(operation) && !begin_relay(operation)) execute(operation);
 }
 
-// Unless the caller, or TUTTI_ALGORITHM, names one of tutti's algorithms. All ranks decide alike.
-bool Collectives::begin_in_library(Operation& operation) {
+// Unless the caller, or TUTTI_ALGORITHM, names one of tutti's algorithms. All ranks that mean the same decide alike.
+bool Collectives::begin_before_library(Operation& operation) {
     const auto& named = operation.request.algorithm;
     if (transport_ == nullptr || ranks_.size() == 1 || (named && !algorithm::is_exclusion(*named))) return false;
-    operation.run.execution = transport_->begin(operation);
-    if (operation.run.execution) operation.move_to(OperationState::scheduled);
-    return operation.run.execution != nullptr;
+    // Without shared memory ranks need longer to meet than tutti's own algorithms for a short collective, whose
+    // messages show by themselves whether ranks mean the same.
+    if (!shares_memory_ && operation.call.block_bytes <= short_bytes_max) return false;
+    if (!transport_->offers(operation)) return false;
+    operation.run.execution = before_library_->begin(operation.run.channel, operation.call.fingerprint);
+    operation.move_to(OperationState::compared);
+    return true;
+}
+
+// All ranks have come to it, and mean the same.
+void Collectives::begin_in_library(Operation& operation) {
+    try {
+        operation.run.execution = transport_->begin(operation);
+        operation.move_to(OperationState::scheduled);
+    } catch (const DistError&) {
+        operation.run.failed = std::current_exception();
+        operation.move_to(OperationState::over);
+    }
 }
 
 bool Collectives::begin_relay(Operation& operation) {
@@ -283,7 +317,7 @@ void Collectives::probe(const Operation& operation) {
     const bool asks_all = is_opaque || operation.request.collective == Collective::all_to_all;
     for (const int peer : is_opaque ? others() : waits_for(operation)) {
         if (asks_all || !memory_.is_shared_with(peer))
-            mailbox().probe(ranks_.global(peer), operation.run.channel, operation.call.fingerprint);
+            mailbox_of_front().probe(ranks_.global(peer), operation.run.channel, operation.call.fingerprint);
     }
 }
 

@@ -13,6 +13,7 @@
 #include "group/flight.hpp"
 #include "group/group_memory.hpp"
 #include "group/inquest.hpp"
+#include "group/library_collective.hpp"
 #include "group/operation.hpp"
 #include "group/planner.hpp"
 #include "group/ranks.hpp"
@@ -66,6 +67,11 @@ class Collectives {
     SlotCollectives& in_slots() noexcept { return in_slots_; }
     /// Their messages: the world's, unless another transport carries them.
     transport::Mailbox& mailbox() const noexcept { return *context_.mailbox; }
+    /// The mailbox by which the one that moves goes on now.
+    transport::Mailbox& mailbox_of_front() const noexcept {
+        const bool is_compared = !queue_.empty() && queue_.front()->run.state == OperationState::compared;
+        return is_compared ? before_library_->mailbox() : mailbox();
+    }
     /// A transport of others carries the bytes. Before the first of them.
     void talk_over(ForeignTransport& transport);
     /// Checks that the one that moves is in time, and goes well, as far as this rank can see.
@@ -94,7 +100,8 @@ class Collectives {
     Turn run(Operation& operation);
     void start(Operation& operation);
     void begin_schedule(Operation& operation);
-    bool begin_in_library(Operation& operation);
+    bool begin_before_library(Operation& operation);
+    void begin_in_library(Operation& operation);
     bool begin_relay(Operation& operation);
     void end_relay(Operation& operation);
     void execute(Operation& operation);
@@ -117,7 +124,9 @@ class Collectives {
     const Verdicts& verdicts_;
     const GroupTable& groups_;
     HostMeans& means_;
+    const bool shares_memory_;  // with all ranks of the group, whatever carries its bytes
     ForeignTransport* transport_ = nullptr;
+    std::optional<LibraryAgreement> before_library_;  // where a transport of others carries the bytes
     engine::RankContext context_;
     Queue<std::shared_ptr<Operation>> queue_;
     std::uint64_t sequence_ = 0;

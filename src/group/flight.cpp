@@ -87,10 +87,14 @@ void Flight::post(const std::shared_ptr<Operation>& message) {
     mailboxes_.heed();
 }
 
-// Whether something is in flight whose bytes the world's own streams and memory carry.
-bool Flight::has_native() const {
-    return std::ranges::any_of(active_, [&](Collectives* one) { return &one->mailbox() == ways_.mailbox; }) ||
-           messages_.use(*ways_.mailbox);
+Flight::Share Flight::native_share() const {
+    bool some = messages_.use(*ways_.mailbox), all = messages_.use_only(*ways_.mailbox);
+    for (const Collectives* one : active_) {
+        const bool is_native = &one->mailbox_of_front() == ways_.mailbox;
+        some |= is_native;
+        all &= is_native;
+    }
+    return !some ? Share::none : all ? Share::all : Share::some;
 }
 
 // ---- For the driver
@@ -100,7 +104,7 @@ bool Flight::is_moved_by_threads() {
     const BiasedMutex::Lock lock(mutex_);
     if (active_.empty() && messages_.empty()) return false;
     return messages_.are_moved_by_threads() &&
-           std::ranges::all_of(active_, [](Collectives* one) { return one->mailbox().has_threads(); });
+           std::ranges::all_of(active_, [](Collectives* one) { return one->mailbox_of_front().has_threads(); });
 }
 
 bool Flight::move() {
@@ -125,13 +129,15 @@ bool Flight::has_failed() {
 
 void Flight::pollables(std::vector<transport::Pollable>& into) {
     const BiasedMutex::Lock lock(mutex_);
-    mailboxes_.pollables(into);
+    const Share native = native_share();
+    // Those of a transport that nothing waits for would keep this rank from being woken by a change in memory.
+    mailboxes_.pollables(into, native == Share::all ? Mailboxes::Which::own : Mailboxes::Which::all);
     for (const Collectives* collectives : active_) {
         if (const auto front = collectives->front(); front && front->run.execution)
             front->run.execution->pollables(into);
     }
     // Ranks that all share memory wake each other without descriptors, but not one that polls a transport's.
-    if (!into.empty() && ways_.neighbours->are_all() && has_native()) into.push_back({-1, false});
+    if (!into.empty() && ways_.neighbours->are_all() && native != Share::none) into.push_back({-1, false});
 }
 
 void Flight::end_of_thread() noexcept {

@@ -122,7 +122,9 @@ class Flight final : public Driven {
     void end_of_thread() noexcept override;
 
  private:
-    bool has_native() const TUTTI_REQUIRES(mutex_);
+    /// How much of what is in flight the world's own streams and memory carry.
+    enum class Share : std::uint8_t { none, some, all };
+    Share native_share() const TUTTI_REQUIRES(mutex_);
     bool take_connections() TUTTI_REQUIRES(mutex_);
     bool move_all() TUTTI_REQUIRES(mutex_);
     void take_what_has_come() TUTTI_REQUIRES(mutex_);

@@ -4,6 +4,8 @@
 #include "group/group.hpp"
 #include "group/library_collective.hpp"
 
+#include <tutti/error.hpp>
+
 namespace tutti::detail {
 
 using transport::Stream;
@@ -14,6 +16,13 @@ std::uint64_t elements_of_result(const algorithm::Request& reduction) {
     const CollectiveTraits& traits = traits_of(reduction.collective);
     if (!traits.writes(reduction.rank, reduction.root)) return 0;
     return traits.has_blocks() ? reduction.counts[static_cast<std::size_t>(reduction.rank)] : reduction.count;
+}
+
+// Of an average the library makes the sum.
+BackendRequest library_request_of(const Operation& operation) {
+    BackendRequest request = request_of(operation, *operation.group);
+    if (request.op.kind() == ReduceOp::Kind::avg) request.op = ReduceOp::sum;
+    return request;
 }
 
 }  // namespace
@@ -32,6 +41,10 @@ Stream* ForeignTransport::OfWorld::to(int peer) {
 Stream* ForeignTransport::OfWorld::existing(int peer) {
     const int rank = rank_of_[static_cast<std::size_t>(peer)];
     return rank >= 0 && streams_ ? streams_->existing(rank) : nullptr;
+}
+
+bool ForeignTransport::OfWorld::offers(const BackendRequest& request) {
+    return streams_ && streams_->offers(request);
 }
 
 std::unique_ptr<transport::LibraryCall> ForeignTransport::OfWorld::begin(const BackendRequest& request) {
@@ -66,15 +79,18 @@ ForeignTransport::~ForeignTransport() {
     close_given_up();
 }
 
+bool ForeignTransport::offers(const Operation& operation) {
+    return operation.request.collective != Collective::all_to_all && streams_.offers(library_request_of(operation));
+}
+
 std::unique_ptr<engine::Running> ForeignTransport::begin(const Operation& operation) {
-    auto request = std::make_unique<BackendRequest>(request_of(operation, *operation.group));
+    auto request = std::make_unique<BackendRequest>(library_request_of(operation));
     LibraryCollective::Division division;
-    if (request->op.kind() == ReduceOp::Kind::avg) {
-        request->op = ReduceOp::sum;
+    if (operation.call.op == ReduceOp::Kind::avg)
         division = {.elements = elements_of_result(operation.request), .divisor = operation.call.divisor};
-    }
     auto call = streams_.begin(*request);
-    return call ? std::make_unique<LibraryCollective>(std::move(request), std::move(call), division) : nullptr;
+    if (!call) throw DistBackendError("the transport's library does not begin a collective that it offers");
+    return std::make_unique<LibraryCollective>(std::move(request), std::move(call), division);
 }
 
 // Bytes for a peer that has gone, or that this rank has given up, would be waited for in vain. After a failure any may

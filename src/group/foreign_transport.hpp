@@ -30,7 +30,9 @@ class ForeignTransport {
     transport::Mailbox& mailbox() noexcept { return mailbox_; }
     /// Whether bytes have gone to a rank of the world or come from it, or may have.
     bool is_connected(int peer) { return streams_.existing(peer) != nullptr; }
-    /// A collective of the group that the transport's library carries out; null: it has none for this one.
+    /// Whether the transport's library carries out that collective of the group.
+    bool offers(const Operation& operation);
+    /// Begins one that it offers. All ranks have come to it, and mean the same.
     std::unique_ptr<engine::Running> begin(const Operation& operation);
     /// Nothing in flight is left, and nothing follows. Returns the streams, whose end may wait for bytes that have been
     /// written: not under the lock.
@@ -43,6 +45,7 @@ class ForeignTransport {
         transport::Stream* to(int peer) override;
         transport::Stream* existing(int peer) override;
         bool has_threads() const noexcept override { return streams_ && streams_->has_threads(); }
+        bool offers(const BackendRequest& request) override;
         std::unique_ptr<transport::LibraryCall> begin(const BackendRequest& request) override;
         std::unique_ptr<transport::LibraryCall> receive(int peer, std::uint64_t number,
                                                         std::span<std::byte> into) override;

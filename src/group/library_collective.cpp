@@ -9,6 +9,17 @@ constexpr std::chrono::milliseconds time_for_the_cause{1000};
 
 }  // namespace
 
+std::unique_ptr<engine::Running> LibraryAgreement::begin(std::uint64_t channel, std::uint64_t fingerprint) {
+    const engine::Operands operands{.channel = channel, .fingerprint = fingerprint};
+    if (!over_) return std::make_unique<engine::Execution>(barrier_, operands, context_);
+    over_->restart(barrier_, operands);
+    return std::move(over_);
+}
+
+void LibraryAgreement::end(std::unique_ptr<engine::Running> barrier) {
+    over_.reset(static_cast<engine::Execution*>(barrier.release()));
+}
+
 bool LibraryCollective::progress() {
     if (done_) return false;
     if (error_) return done_ = Clock::now() - failed_ >= time_for_the_cause;

@@ -1,4 +1,7 @@
-// LibraryCollective: a collective of a group whose transport's library carries it out.
+// LibraryCollective: a collective of a group whose transport's library carries it out. LibraryAgreement: what comes
+// before it. The library compares nothing, and where ranks ask for different things it mixes their values, breaks off,
+// or waits for ever. So all ranks meet first, in a barrier whose messages have the collective's fingerprint in their
+// headers: nobody leaves it before everybody has come and meant the same.
 //
 // An error of the library after a rank's death is a symptom: the collective fails with it only when no cause has come
 // a while later.
@@ -7,7 +10,7 @@
 #pragma once
 
 #include "core/deadline.hpp"
-#include "engine/running.hpp"
+#include "engine/execution.hpp"
 
 #include <tutti/backend.hpp>
 #include <tutti/transport.hpp>
@@ -15,8 +18,33 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 namespace tutti::detail {
+
+class LibraryAgreement {
+ public:
+    /// Of a group with that barrier, and with the context of its collectives but for the mailbox, which carries these
+    /// messages.
+    LibraryAgreement(engine::RankContext context, std::shared_ptr<const schedule::Schedule> barrier,
+                     transport::Mailbox& mailbox)
+        : context_(std::move(context)), barrier_(std::move(barrier)) {
+        context_.mailbox = &mailbox;
+    }
+    LibraryAgreement(const LibraryAgreement&) = delete;
+    LibraryAgreement& operator=(const LibraryAgreement&) = delete;
+
+    transport::Mailbox& mailbox() const noexcept { return *context_.mailbox; }
+    /// The barrier before a collective. The one before has ended.
+    std::unique_ptr<engine::Running> begin(std::uint64_t channel, std::uint64_t fingerprint);
+    /// It is over: its memory serves the next one.
+    void end(std::unique_ptr<engine::Running> barrier);
+
+ private:
+    engine::RankContext context_;
+    const std::shared_ptr<const schedule::Schedule> barrier_;
+    std::unique_ptr<engine::Execution> over_;
+};
 
 class LibraryCollective final : public engine::Running {
  public:

@@ -67,7 +67,8 @@ void Mailboxes::drop_all() {
     for_each([](transport::Mailbox& mailbox) { mailbox.drop_all(); });
 }
 
-void Mailboxes::pollables(std::vector<transport::Pollable>& into) {
+void Mailboxes::pollables(std::vector<transport::Pollable>& into, Which which) {
+    if (which == Which::own) return own_->pollables(into);
     into.clear();
     for_each([&](const transport::Mailbox& mailbox) {
         mailbox.pollables(of_one_);

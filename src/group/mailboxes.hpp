@@ -40,8 +40,10 @@ class Mailboxes {
     std::vector<int> finish();
     /// The world has failed: no message goes on.
     void drop_all();
-    /// Replaces the contents of `into` by the descriptors that can wake a thread that waits for messages.
-    void pollables(std::vector<transport::Pollable>& into);
+    /// Replaces the contents of `into` by the descriptors that can wake a thread that waits for messages: of all
+    /// mailboxes, or of the world's own.
+    enum class Which : std::uint8_t { all, own };
+    void pollables(std::vector<transport::Pollable>& into, Which which);
 
  private:
     template <class F>

@@ -53,6 +53,7 @@ enum class OperationState : std::uint8_t {
     queued,     ///< others of its group come first
     in_slots,   ///< the ranks of a host exchange it in slots
     relayed,    ///< ranks pass on its blocks for each other
+    compared,   ///< ranks find out whether all mean the same, before a transport's library carries it out
     scheduled,  ///< a schedule moves its data
     over,       ///< well, or with an error
 };
@@ -63,6 +64,7 @@ constexpr bool may_move(OperationState from, OperationState to) noexcept {
         case queued: return false;
         case in_slots: return from == queued;
         case relayed: return from == queued || from == in_slots;
+        case compared: return from == queued;
         case scheduled: return from != scheduled && from != over;
         case over: return from != over;
     }
@@ -87,7 +89,7 @@ struct HandedOver {
 struct Run {
     std::uint64_t sequence = 0;                           ///< its number among its group's collectives
     OperationState state = OperationState::queued;        ///< changes by Operation::move_to()
-    std::unique_ptr<engine::Running> execution{};         ///< relayed, scheduled
+    std::unique_ptr<engine::Running> execution{};         ///< relayed, compared, scheduled
     std::unique_ptr<engine::Execution> done_execution{};  ///< of a planned one, for the next time
     std::exception_ptr failed{};                          ///< it alone, in the library that ran it
     std::uint64_t channel = 0;                            ///< of its messages, from the schedule's begin on

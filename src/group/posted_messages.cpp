@@ -22,6 +22,10 @@ bool PostedMessages::use(const transport::Mailbox& mailbox) const {
     return std::ranges::any_of(messages_, [&](const auto& one) { return &one->group->mailbox() == &mailbox; });
 }
 
+bool PostedMessages::use_only(const transport::Mailbox& mailbox) const {
+    return std::ranges::all_of(messages_, [&](const auto& one) { return &one->group->mailbox() == &mailbox; });
+}
+
 bool PostedMessages::are_moved_by_threads() const {
     return std::ranges::all_of(messages_, [](const auto& one) { return one->group->mailbox().has_threads(); });
 }

@@ -30,6 +30,8 @@ class PostedMessages {
     const std::shared_ptr<Operation>& front() const noexcept { return messages_.front(); }
     /// Whether one of them goes through that mailbox.
     bool use(const transport::Mailbox& mailbox) const;
+    /// Whether all of them do.
+    bool use_only(const transport::Mailbox& mailbox) const;
     /// Whether threads of a transport's library carry all of them.
     bool are_moved_by_threads() const;
     /// The first deadline, but not later than `limit`.

@@ -69,6 +69,53 @@ std::vector<Disagreement> disagreements(How how) {
                        reduce(x, {.dst = g.rank() == 1 ? 2 : 0, .group = g});
                    },
                    {"root 0", "root 2"}});
+    all.push_back({"type of a broadcast",
+                   [](const ProcessGroup& g) {
+                       Ints x(1000);
+                       std::vector<float> y(1000);
+                       broadcast(g.rank() == 1 ? TensorView(y) : TensorView(x), {.src = 0, .group = g});
+                   },
+                   {"float32", "int32"}});
+    all.push_back({"length of a broadcast",
+                   [](const ProcessGroup& g) {
+                       Ints x(g.rank() == 1 ? 8 : 4);
+                       broadcast(x, {.src = 0, .group = g});
+                   },
+                   {"int32 × 4", "int32 × 8"}});
+    all.push_back({"reduce op of a reduce",
+                   [](const ProcessGroup& g) {
+                       Ints x(1000);
+                       reduce(x, {.dst = 0, .op = g.rank() == 1 ? ReduceOp::min : ReduceOp::max, .group = g});
+                   },
+                   {"min", "max"}});
+    all.push_back({"reduce op of a reduce_scatter",
+                   [](const ProcessGroup& g) {
+                       Ints x(100), whole(300);
+                       const ReduceOp op = g.rank() == 1 ? ReduceOp::min : ReduceOp::sum;
+                       reduce_scatter_tensor(x, whole, {.op = op, .group = g});
+                   },
+                   {"min", "sum"}});
+    all.push_back({"length of an all_gather",
+                   [](const ProcessGroup& g) {
+                       Ints x(g.rank() == 1 ? 8 : 4), whole(3 * x.size());
+                       all_gather_into_tensor(whole, x, {.group = g});
+                   },
+                   {"int32 × 4", "int32 × 8"}});
+    all.push_back({"root of a gather",
+                   [](const ProcessGroup& g) {
+                       Ints x(5), a(5), b(5), c(5);
+                       const int root = g.rank() == 1 ? 1 : 0;
+                       gather(x, g.rank() == root ? TensorList{a, b, c} : TensorList{}, {.dst = root, .group = g});
+                   },
+                   {"root 0", "root 1"}});
+    all.push_back(
+        {"root of a scatter",
+         [](const ProcessGroup& g) {
+             Ints x(5), a(5), b(5), c(5);
+             const int root = g.rank() == 1 ? 1 : 0;
+             scatter(x, g.rank() == root ? ConstTensorList{a, b, c} : ConstTensorList{}, {.src = root, .group = g});
+         },
+         {"root 0", "root 1"}});
     all.push_back({"sizes of a gather",
                    [](const ProcessGroup& g) {
                        Ints x(g.rank() == 1 ? 6 : 5), a(5), b(5), c(5);
