@@ -1,6 +1,7 @@
 // Scopes that collect calls, the _coalesced collectives, and the launch of collected calls.
 #include "api/arguments.hpp"
 #include "api/coalescing_internal.hpp"
+#include "api/detail.hpp"
 #include "core/per_thread.hpp"
 #include "record/public_call.hpp"
 
@@ -261,6 +262,7 @@ Work launch_all(const char* name, const ProcessGroup& target, std::size_t count,
             throw InvalidArgument(fmt::format("{}: tensor {}: {}", name, i, error.what()), error.context());
         }
     }
+    if (api::in_detail()) api::verify(name, operations);
     return api::launch(name, group, operations, driver);
 }
 
@@ -278,6 +280,7 @@ Work launch_lists(const char* name, const TensorList& tensors, const AllReduceOp
             api::pack_all_reduce(tensors, o, api::short_bytes(*group), api::pack_bytes_max)) {
         const record::PublicCall public_call(name);
         api::refuse_if_recorded(name);
+        if (api::in_detail()) api::verify(name, {&one, 1});
         group->submit(one, driver == api::Driver::background);
         return Work(one);
     }
@@ -315,11 +318,11 @@ Work launch_lists(const char* name, const std::vector<TensorList>& output_lists,
 #define TUTTI_OR_NONE
 #define TUTTI_COALESCED_FUNCTION(name, collective, function, tensors, Options, ...)                                   \
     void name(TUTTI_PARAMETERS_##tensors(Options)) {                                                                  \
-        if (options.group.is_non_member()) return;                                                                    \
+        if (options.group.is_non_member()) return;                                                            \
         launch_lists<api::describe::function>(#name, TUTTI_ARGUMENTS_##tensors(options), api::Driver::caller).wait(); \
     }                                                                                                                 \
     Work async::name(TUTTI_PARAMETERS_##tensors(Options)) {                                                           \
-        if (options.group.is_non_member()) return {};                                                                 \
+        if (options.group.is_non_member()) return {};                                                         \
         return launch_lists<api::describe::function>(#name, TUTTI_ARGUMENTS_##tensors(options),                       \
                                                      api::Driver::background);                                        \
     }

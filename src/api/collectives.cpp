@@ -32,6 +32,8 @@ template <auto fill_in, class... Arguments>
 void run(const Arguments&... arguments) {
     Call call;
     fill_in(call, arguments...);
+    if (api::in_detail()) [[unlikely]]
+        api::verify(call);
     const bool collected = api::open_scopes > 0 && api::is_collected(*call.group);
     if (!call.direct || collected || !run_short(call)) run_as_operation(call);
 }
@@ -40,6 +42,7 @@ template <auto fill_in, class... Arguments>
 Work start(const Arguments&... arguments) {
     Call call;
     fill_in(call, arguments...);
+    if (api::in_detail()) api::verify(call);
     api::PreparedOperation operation = api::prepare(call);
     if (api::call_recorder != nullptr) return api::call_recorder->start(operation);
     operation->group->submit(operation, true);
@@ -81,18 +84,16 @@ void run_blocking(const char* name, const TensorView& output, const ConstTensorV
 
 // Each function of the table, in both forms, from its one description in api/call.
 #define TUTTI_OR_NONE
-#define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, Options, ...)                           \
-    void name(TUTTI_PARAMETERS_##tensors(Options)) {                                                 \
-        if (options.group.is_non_member()) return;                                                   \
-        const record::PublicCall public_call(#name);                                                 \
-        if (api::in_detail()) api::verify(#name, api::compared(TUTTI_ARGUMENTS_##tensors(options))); \
-        run_blocking<describe::name>(#name, TUTTI_ARGUMENTS_##tensors(options));                     \
-    }                                                                                                \
-    Work async::name(TUTTI_PARAMETERS_##tensors(Options)) {                                          \
-        if (options.group.is_non_member()) return {};                                                \
-        const record::PublicCall public_call(#name);                                                 \
-        if (api::in_detail()) api::verify(#name, api::compared(TUTTI_ARGUMENTS_##tensors(options))); \
-        return start<describe::name>(TUTTI_ARGUMENTS_##tensors(options));                            \
+#define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, Options, ...)       \
+    void name(TUTTI_PARAMETERS_##tensors(Options)) {                             \
+        if (options.group.is_non_member()) return;                       \
+        const record::PublicCall public_call(#name);                             \
+        run_blocking<describe::name>(#name, TUTTI_ARGUMENTS_##tensors(options)); \
+    }                                                                            \
+    Work async::name(TUTTI_PARAMETERS_##tensors(Options)) {                      \
+        if (options.group.is_non_member()) return {};                    \
+        const record::PublicCall public_call(#name);                             \
+        return start<describe::name>(TUTTI_ARGUMENTS_##tensors(options));        \
     }
 #include <tutti/collectives.def>
 #undef TUTTI_OR_NONE

@@ -1,6 +1,7 @@
 // Plans: an Operation that is made once and issued again. A short call, and a short message, need not even be issued.
 #include "api/call.hpp"
 #include "api/coalescing_internal.hpp"
+#include "api/detail.hpp"
 #include "record/public_call.hpp"
 
 #include <tutti/error.hpp>
@@ -29,6 +30,7 @@ class PlannedCall {
     void run() {
         check_idle("run");
         if (api::call_recorder != nullptr) return api::call_recorder->run(model_->again());
+        verify();
         if (direct_ && run_at_once()) return;
         issue(false);
         group_.world().wait_for_call(*last_);
@@ -38,6 +40,7 @@ class PlannedCall {
     Work start() {
         check_idle("start");
         if (api::call_recorder != nullptr) return api::call_recorder->start(model_->again());
+        verify();
         const bool is_send = !model_->is_collective && !model_->is_receive;
         if (direct_ && is_send && run_message()) return Work(gone());
         issue(true);
@@ -51,6 +54,9 @@ class PlannedCall {
     }
 
  private:
+    void verify() const {
+        if (model_->is_collective && api::in_detail()) api::verify(model_->name, {&model_, 1});
+    }
     // Temporaries and buffers serve one call at a time.
     void check_idle(const char* method) const {
         if (last_ != nullptr && !last_->done()) {

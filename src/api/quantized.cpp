@@ -320,15 +320,14 @@ std::uint64_t slice_elements(const ConstTensorView& input, const QuantizedOption
 
 namespace {
 
-void verify_quantized(const char* name, const ConstTensorView& tensor, const QuantizedOptions& o) {
-    if (api::in_detail()) api::verify(name, {o.group, o.timeout, tensor});
-}
 void run_quantized(const api::PreparedOperation& operation) {
     api::refuse_if_recorded(operation->name);
+    if (api::in_detail()) api::verify(operation->name, {&operation, 1});
     operation->group->run(operation);
 }
 Work start_quantized(api::PreparedOperation operation) {
     api::refuse_if_recorded(operation->name);
+    if (api::in_detail()) api::verify(operation->name, {&operation, 1});
     const std::shared_ptr<detail::Group> group = operation->group;
     group->submit(operation, true);
     return Work(std::move(operation));
@@ -336,24 +335,21 @@ Work start_quantized(api::PreparedOperation operation) {
 
 }  // namespace
 
-// `compared`: the tensor that has as many elements on all ranks.
-#define TUTTI_QUANTIZED(name, compared)                                                           \
+#define TUTTI_QUANTIZED(name)                                                                     \
     void name(TensorView output, ConstTensorView input, const QuantizedOptions& options) {        \
-        if (options.group.is_non_member()) return;                                                \
+        if (options.group.is_non_member()) return;                                        \
         const record::PublicCall public_call(#name);                                              \
-        verify_quantized(#name, compared, options);                                               \
         run_quantized(api::name(output, input, options));                                         \
     }                                                                                             \
     Work async::name(TensorView output, ConstTensorView input, const QuantizedOptions& options) { \
-        if (options.group.is_non_member()) return {};                                             \
+        if (options.group.is_non_member()) return {};                                     \
         const record::PublicCall public_call(#name);                                              \
-        verify_quantized(#name, compared, options);                                               \
         return start_quantized(api::name(output, input, options));                                \
     }
 
-TUTTI_QUANTIZED(quantized_all_reduce, input)
-TUTTI_QUANTIZED(quantized_reduce_scatter, input)
-TUTTI_QUANTIZED(quantized_all_gather, output)
+TUTTI_QUANTIZED(quantized_all_reduce)
+TUTTI_QUANTIZED(quantized_reduce_scatter)
+TUTTI_QUANTIZED(quantized_all_gather)
 
 #undef TUTTI_QUANTIZED
 
@@ -443,7 +439,6 @@ void QuantizedReducer::all_reduce(TensorView tensor, std::size_t bucket) {
     State& state = checked("all_reduce");
     if (state.options.group.is_non_member()) return;
     const record::PublicCall public_call(name_of_all_reduce);
-    verify_quantized(name_of_all_reduce, tensor, state.options);
     run_quantized(state.prepare(tensor, bucket));
 }
 
@@ -451,7 +446,6 @@ Work QuantizedReducer::start_all_reduce(TensorView tensor, std::size_t bucket) {
     State& state = checked("start_all_reduce");
     if (state.options.group.is_non_member()) return {};
     const record::PublicCall public_call(name_of_all_reduce);
-    verify_quantized(name_of_all_reduce, tensor, state.options);
     Work work = start_quantized(state.prepare(tensor, bucket));
     state.buckets[bucket].last = work;
     return work;

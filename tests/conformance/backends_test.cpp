@@ -219,6 +219,33 @@ TEST(Backends, that_take_blocks_get_lists_of_tensors_that_lie_apart) {
     });
 }
 
+TEST(Backends, of_devices_are_asked_in_detail_only_for_what_all_ranks_mean) {
+    covers("S16-012", "S16-015");
+    set_debug_level(DebugLevel::detail);
+    run_pair([](const Store& store, int rank) {
+        ProcessGroup w({.store = store, .rank = rank, .world_size = 2, .backend = "cpu:native,cuda:filler"});
+        Floats x{1, 2}, more{1, 2, 3};
+        std::vector<std::int32_t> numbers{1, 2};
+        const bool other = rank == 1;
+        const auto differ = [&](const std::function<void()>& call, const std::string& one, const std::string& another) {
+            const std::string text = message_of<CollectiveMismatch>(call);
+            EXPECT_TRUE(has(text, one) && has(text, another)) << text;
+        };
+        const TensorView as_numbers(numbers.data(), {2}, int32, {}, {Device::Type::cuda, 0});
+        differ([&] { all_reduce(other ? as_numbers : on_device(x), {.group = w}); }, "float32 × 2", "int32 × 2");
+        differ([&] { all_reduce(on_device(other ? more : x), {.group = w}); }, "shape [2]", "shape [3]");
+        differ([&] { all_reduce(on_device(x), {.op = other ? ReduceOp::max : ReduceOp::sum, .group = w}); }, "sum",
+               "max");
+        differ([&] { broadcast(on_device(x), {.src = rank, .group = w}); }, "root 0", "root 1");
+        differ([&] { all_reduce(other ? on_device(x) : TensorView(x), {.group = w}); }, "sum)", "sum) on cuda");
+        EXPECT_EQ(x, (Floats{1, 2})) << "the backend has been asked for none of them";
+        all_reduce(on_device(x), {.group = w});
+        EXPECT_EQ(x, (Floats{42, 42}));
+        w.destroy();
+    });
+    set_debug_level(DebugLevel::off);
+}
+
 TEST(Backends, that_never_end_an_operation_end_it_by_its_timeout) {
     std::latch seen(2);  // a rank that goes earlier is another cause
     run_pair([&seen](const Store& store, int rank) {

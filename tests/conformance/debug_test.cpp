@@ -72,7 +72,9 @@ TEST_P(Detail, shows_different_shapes_on_every_rank_and_the_group_lives_on) {
                 ". This likely indicates that input shapes into the collective are mismatched across ranks. Got "
                 "shapes:  " +
                 std::to_string(x.size()) +
-                "\n[ torch.LongTensor{1} ]\n  rank 0: ALLREDUCE of shape [10]\n  rank 1: ALLREDUCE of shape [20]";
+                "\n[ torch.LongTensor{1} ]\n  rank 0: ALLREDUCE of shape [10] (all_reduce of float32 × 10, sum)\n  "
+                "rank 1: "
+                "ALLREDUCE of shape [20] (all_reduce of float32 × 20, sum)";
             EXPECT_EQ(error.what(), expected);
         }
         std::vector<int> y{g.rank()};
@@ -92,10 +94,121 @@ TEST_P(Detail, shows_different_functions_on_every_rank) {
                 barrier({.group = g});
             ADD_FAILURE() << "rank " << g.rank();
         } catch (const CollectiveMismatch& error) {
-            EXPECT_STREQ(error.what(),
-                         "Detected mismatch between collectives on ranks. Rank 0 is running collective: ALLREDUCE, but "
-                         "rank 1 is running collective: BARRIER.\n  rank 0: ALLREDUCE of shape [4]\n  rank 1: BARRIER");
+            EXPECT_STREQ(
+                error.what(),
+                "Detected mismatch between collectives on ranks. Rank 0 is running collective: ALLREDUCE, but "
+                "rank 1 is running collective: BARRIER.\n  rank 0: ALLREDUCE of shape [4] (all_reduce of float32 × "
+                "4, sum)\n  rank 1: BARRIER");
         }
+    });
+}
+
+struct Difference {
+    const char* what;
+    std::function<void(const ProcessGroup&, bool other)> call;  // `other`: of the rank that differs, rank 1 of two
+    std::vector<std::string> both{};                            // what the message shows
+};
+
+std::vector<Difference> differences() {
+    using Values = std::vector<float>;
+    using Sizes = std::vector<std::int64_t>;
+    return {
+        {"type",
+         [](const ProcessGroup& g, bool other) {
+             std::vector<int> x(4);
+             Values y(4);
+             all_reduce(other ? TensorView(x) : TensorView(y), {.group = g});
+         },
+         {"float32 × 4", "int32 × 4"}},
+        {"operator",
+         [](const ProcessGroup& g, bool other) {
+             Values x(4);
+             all_reduce(x, {.op = other ? ReduceOp::max : ReduceOp::sum, .group = g});
+         },
+         {"× 4, sum", "× 4, max"}},
+        {"operator of an asynchronous reduce_scatter",
+         [](const ProcessGroup& g, bool other) {
+             Values x(2), whole(4);
+             async::reduce_scatter_tensor(x, whole, {.op = other ? ReduceOp::min : ReduceOp::avg, .group = g}).wait();
+         },
+         {"× 2, avg", "× 2, min"}},
+        {"root of a broadcast",
+         [](const ProcessGroup& g, bool other) {
+             Values x(4);
+             broadcast(x, {.src = other ? 1 : 0, .group = g});
+         },
+         {"root 0", "root 1"}},
+        {"root of a reduce",
+         [](const ProcessGroup& g, bool other) {
+             Values x(4);
+             reduce(x, {.dst = other ? 1 : 0, .group = g});
+         },
+         {"root 0", "root 1"}},
+        {"root of a gather",
+         [](const ProcessGroup& g, bool other) {
+             Values x(4), a(4), b(4);
+             gather(x, {a, b}, {.dst = other ? 1 : 0, .group = g});
+         },
+         {"root 0", "root 1"}},
+        {"root of a scatter",
+         [](const ProcessGroup& g, bool other) {
+             Values x(4), a(4), b(4);
+             scatter(x, ConstTensorList{a, b}, {.src = other ? 1 : 0, .group = g});
+         },
+         {"root 0", "root 1"}},
+        {"lengths of the blocks of an all_gather",
+         [](const ProcessGroup& g, bool other) {
+             Values x(2), a(other ? 3 : 2), b(2);
+             all_gather({a, b}, x, {.group = g});
+         },
+         {"ALLGATHER of shape [2]", "blocks of [3, 2]"}},
+        {"lengths of blocks that differ anyway",
+         [](const ProcessGroup& g, bool other) {
+             Values x(other ? 2 : 5), whole(other ? 6 : 7);
+             reduce_scatter_tensor_uneven(x, whole,
+                                          {.input_split_sizes = other ? Sizes{4, 2} : Sizes{5, 2}, .group = g});
+         },
+         {"blocks of [5, 2]", "blocks of [4, 2]"}},
+        {"what a pair of an all_to_all exchanges",
+         [](const ProcessGroup& g, bool other) {
+             Values in(4), out(other ? 3 : 2);
+             all_to_all_single(out, in,
+                               {.output_split_sizes = other ? Sizes{2, 1} : Sizes{1, 1},
+                                .input_split_sizes = other ? Sizes{3, 1} : Sizes{1, 3},
+                                .group = g});
+         },
+         {"rank 0 sends 3 elements to rank 1, which expects 2"}},
+        {"one of several calls that go together",
+         [](const ProcessGroup& g, bool other) {
+             Values in(other ? 1 : 2), a(2 * in.size()), b(a.size());
+             all_gather_into_tensor_coalesced({a, b}, ConstTensorList{in, in}, {.group = g});
+         },
+         {"float32 × 2; all_gather of float32 × 2", "float32 × 1; all_gather of float32 × 1"}},
+        {"how a quantised call stores its codes",
+         [](const ProcessGroup& g, bool other) {
+             Values x(64);
+             quantized_all_reduce(x, {.type = other ? QuantizedType::int4 : QuantizedType::int8, .group = g});
+         },
+         {"as int8", "as int4"}},
+        {"the run of a plan",
+         [](const ProcessGroup& g, bool other) {
+             Values x(4);
+             plan::all_reduce(x, {.op = other ? ReduceOp::product : ReduceOp::sum, .group = g}).run();
+         },
+         {"× 4, sum", "× 4, product"}},
+    };
+}
+
+TEST_P(Detail, compares_all_on_which_ranks_must_agree_and_the_group_lives_on) {
+    covers("S16-012", "S16-015");
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        for (const Difference& one : differences()) {
+            const std::string text = message_of<CollectiveMismatch>([&] { one.call(g, g.rank() == 1); });
+            for (const std::string& side : one.both) EXPECT_TRUE(has(text, side)) << one.what << ": " << text;
+        }
+        std::vector<int> x{g.rank()};
+        all_reduce(x, {.group = g});
+        EXPECT_EQ(x[0], 1);
     });
 }
 
