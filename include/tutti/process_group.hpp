@@ -95,8 +95,9 @@ class TUTTI_API ProcessGroup {
     explicit ProcessGroup(const ProcessGroupOptions& options);
     explicit ProcessGroup(std::shared_ptr<detail::Group> group) : group_(std::move(group)) {}
 
-    /// The value that a rank outside a group gets: GroupMember::NON_GROUP_MEMBER. Collectives and messages with it do
-    /// nothing; asynchronous ones return an empty Work.
+    /// The value that a rank outside a group gets: GroupMember::NON_GROUP_MEMBER. Collectives and receives with it do
+    /// nothing, and asynchronous calls return an empty Work; the log warns of the first call of each function. send,
+    /// send_object_list and batch_isend_irecv throw InvalidArgument: a message would be lost.
     static ProcessGroup non_member() noexcept {
         ProcessGroup group;
         group.outside_ = true;

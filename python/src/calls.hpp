@@ -40,6 +40,8 @@ inline nb::list one(nb::handle object) {
 
 /// The group from None (the default group), a ProcessGroup or a DeviceMesh of one dimension.
 ProcessGroup group_of(nb::handle group, const char* operation);
+/// Whether this rank is outside of the group: a call of that function has nothing to do, and warns (UserWarning).
+bool is_outside(const ProcessGroup& group, const char* operation);
 /// A rank that may be missing; InvalidArgument for an object that is no integer.
 std::optional<int> rank_of(nb::handle rank, const char* operation, const char* argument);
 /// A required integer; InvalidArgument for anything else.

@@ -14,6 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 namespace tutti::python {
@@ -305,6 +306,9 @@ auto make(Way way, Names names, const Forms& forms, const nb::handle* given, nb:
     Options options = Settings<Options>::read(given + Tensors::count, names.function);
     options.group = group_of(group, names.function);
     options.timeout = timeout_of(timeout, names.function);
+    if constexpr (std::is_same_v<Way, Now>) {
+        if (is_outside(options.group, names.function)) return OptionalWork(nb::none());
+    }
     if constexpr (requires { tensors.enter_streams(options); }) tensors.enter_streams(options);
     return way(
         std::move(tensors.arrays), std::move(tensors.outputs), [&] { tensors.pass(forms.blocking, options); },
@@ -340,6 +344,7 @@ void monitored_barrier(nb::handle group, nb::handle timeout, nb::handle wait_all
     const MonitoredBarrierOptions options{.group = group_of(group, name),
                                           .timeout = timeout_of(timeout, name),
                                           .wait_all_ranks = flag_of(wait_all_ranks, name, "wait_all_ranks")};
+    if (is_outside(options.group, name)) return;
     without_gil([&] { tutti::monitored_barrier(options); });
 }
 

@@ -348,6 +348,16 @@ bool allows_pickle(const ProcessGroup& group) {
     return found != pickle_groups().end() && found->second;
 }
 
+// PyTorch's words. The frame above the package's function is the caller's.
+bool is_outside(const ProcessGroup& group, const char* operation) {
+    if (!group.is_non_member()) return false;
+    const int rank = is_initialized() ? get_rank() : -1;
+    const std::string text =
+        fmt::format("Running {} on global rank {} which does not belong to the given group.", operation, rank);
+    if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 2) != 0) throw nb::python_error();
+    return true;
+}
+
 ProcessGroup group_of(nb::handle group, const char* operation) {
     if (group.is_none()) return {};
     if (nb::isinstance<ProcessGroup>(group)) return nb::cast<const ProcessGroup&>(group);

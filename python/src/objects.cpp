@@ -346,9 +346,10 @@ int recv_list(nb::handle list, nb::handle src, nb::handle group, nb::handle devi
                                     .device = maybe_device(device, name),
                                     .group_src = rank_of(group_src, name, "group_src"),
                                     .timeout = timeout_of(timeout, name)};
+    if (is_outside(options.group, name)) return -1;
     ObjectList objects(values_of(list, name, "object_list").size());
     const int source = without_gil([&] { return recv_object_list(objects, options); });
-    if (!options.group.is_non_member()) fill(list, objects, pickles(allow_pickle, options.group));
+    fill(list, objects, pickles(allow_pickle, options.group));
     return source;
 }
 
@@ -361,6 +362,7 @@ void broadcast_list(nb::handle list, nb::handle src, nb::handle group, nb::handl
                                          .group_src = rank_of(group_src, name, "group_src"),
                                          .timeout = timeout_of(timeout, name)};
     const auto values = values_of(list, name, "object_list");
+    if (is_outside(options.group, name)) return;
     const bool pickle = pickles(allow_pickle, options.group);
     const bool gives = is_root(options.src, options.group_src, options.group, false);
     Described mine;
@@ -370,14 +372,14 @@ void broadcast_list(nb::handle list, nb::handle src, nb::handle group, nb::handl
         mine.objects.resize(values.size());
     without_gil([&] { broadcast_object_list(mine.objects, options); });
     if (mine.error) std::rethrow_exception(mine.error);
-    if (!gives && !options.group.is_non_member()) fill(list, mine.objects, pickle);
+    if (!gives) fill(list, mine.objects, pickle);
 }
 
 void all_gather(nb::handle list, nb::handle object, nb::handle group, nb::handle allow_pickle, nb::handle timeout) {
     constexpr const char* name = "all_gather_object";
     const CollectiveOptions options{.group = group_of(group, name), .timeout = timeout_of(timeout, name)};
     const auto places = values_of(list, name, "object_list");
-    if (options.group.is_non_member()) return;
+    if (is_outside(options.group, name)) return;
     const bool pickle = pickles(allow_pickle, options.group);
     const Described mine = described(name, {nb::borrow(object)}, pickle);
     ObjectList all(places.size());
@@ -393,7 +395,7 @@ void gather(nb::handle object, nb::handle list, nb::handle dst, nb::handle group
                                 .group = group_of(group, name),
                                 .group_dst = rank_of(group_dst, name, "group_dst"),
                                 .timeout = timeout_of(timeout, name)};
-    if (options.group.is_non_member()) return;
+    if (is_outside(options.group, name)) return;
     const bool pickle = pickles(allow_pickle, options.group);
     const Described mine = described(name, {nb::borrow(object)}, pickle);
     ObjectList all;
@@ -411,7 +413,7 @@ void scatter(nb::handle output, nb::handle input, nb::handle src, nb::handle gro
                                  .group_src = rank_of(group_src, name, "group_src"),
                                  .timeout = timeout_of(timeout, name)};
     const auto places = values_of(output, name, "scatter_object_output_list");
-    if (options.group.is_non_member()) return;
+    if (is_outside(options.group, name)) return;
     const bool pickle = pickles(allow_pickle, options.group);
     Described mine;
     if (!input.is_none() && is_root(options.src, options.group_src, options.group, true)) {

@@ -35,7 +35,7 @@ struct Sending {
     std::vector<Array> arrays;
     ConstTensorView view;
     SendOptions options;
-    bool outside;  // of the group: there is nothing to do
+    bool outside;  // of the group
     int to;
 };
 
@@ -51,7 +51,7 @@ RecvOptions recv_options(const char* name, nb::handle src, nb::handle group, nb:
 void send(nb::handle tensor, nb::handle dst, nb::handle group, nb::handle tag, nb::handle group_dst,
           nb::handle timeout) {
     Sending what("send", tensor, dst, group, tag, group_dst, timeout);
-    if (!what.outside) block(what.arrays, [&] { tutti::send(what.view, what.to, what.options); });
+    block(what.arrays, [&] { tutti::send(what.view, what.to, what.options); });
 }
 
 int recv(nb::handle tensor, nb::handle src, nb::handle group, nb::handle tag, nb::handle group_src,
@@ -60,13 +60,14 @@ int recv(nb::handle tensor, nb::handle src, nb::handle group, nb::handle tag, nb
     auto arrays = list_of(Array(tensor, writes, name, "tensor"));
     const TensorView view = arrays[0].view();
     const RecvOptions options = recv_options(name, src, group, tag, group_src, timeout);
+    if (is_outside(options.group, name)) return -1;
     return block(arrays, [&] { return tutti::recv(view, options); });
 }
 
 OptionalWork isend(nb::handle tensor, nb::handle dst, nb::handle group, nb::handle tag, nb::handle group_dst,
                    nb::handle timeout) {
     Sending what("isend", tensor, dst, group, tag, group_dst, timeout);
-    if (what.outside) return OptionalWork(nb::none());
+    if (is_outside(what.options.group, "isend")) return OptionalWork(nb::none());
     return begin(std::move(what.arrays), nb::list(), [&] { return tutti::isend(what.view, what.to, what.options); });
 }
 
@@ -76,6 +77,7 @@ OptionalWork irecv(nb::handle tensor, nb::handle src, nb::handle group, nb::hand
     auto arrays = list_of(Array(tensor, writes, name, "tensor"));
     const TensorView view = arrays[0].view();
     const RecvOptions options = recv_options(name, src, group, tag, group_src, timeout);
+    if (is_outside(options.group, name)) return OptionalWork(nb::none());
     return begin(std::move(arrays), one(tensor), [&] { return tutti::irecv(view, options); });
 }
 

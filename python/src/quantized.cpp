@@ -79,6 +79,7 @@ void define(nb::module_& m, const char* name, const char* input_name, Blocking b
         const ConstTensorView from = arrays[1].view();
         QuantizedOptions options = options_of(how, op, group, timeout, name);
         options.counts = counts_of(counts, name);
+        if (is_outside(options.group, name)) return OptionalWork(nb::none());
         return run(
             std::move(arrays), output, async_op, name, [&] { blocking(to, from, options); },
             [&] { return asynchronous(to, from, options); });
@@ -108,6 +109,7 @@ void bind_quantized(nb::module_& m) {
                  auto arrays = list_of(Array(tensor, writes, name, "tensor"));
                  const TensorView view = arrays[0].view();
                  const std::size_t index = bucket_of(bucket);
+                 if (is_outside(self.options().group, name)) return OptionalWork(nb::none());
                  return run(
                      std::move(arrays), tensor, async_op, name, [&] { self.all_reduce(view, index); },
                      [&] { return self.start_all_reduce(view, index); });

@@ -1,8 +1,14 @@
 #include "api/arguments.hpp"
 
 #include "api/host_bytes.hpp"
+#include "core/log.hpp"
 
 #include <fmt/ranges.h>
+
+#include <functional>
+#include <mutex>
+#include <set>
+#include <string>
 
 namespace tutti::api {
 
@@ -18,6 +24,19 @@ void refuse_group(const ProcessGroup& group, const char* operation) {
     if (group.is_non_member()) refuse("{}: this rank is not in the group: expected a member", operation);
     throw InvalidArgument(fmt::format("{}: there is no default group; call init_process_group first", operation), {},
                           ErrorCode::not_initialized);
+}
+
+void warn_of_outsider(const char* operation) {
+    static std::mutex mutex;
+    static auto* const warned = new std::set<std::string, std::less<>>;  // for calls at the end of the process, too
+    {
+        const std::lock_guard lock(mutex);
+        if (!warned->emplace(operation).second) return;
+    }
+    const auto& standard = default_impl();
+    // PyTorch's words.
+    TUTTI_WARN("Running {} on global rank {} which does not belong to the given group.", operation,
+               standard ? standard->ranks().own_global() : -1);
 }
 
 int root_of(const char* operation, const char* argument, std::optional<int> global, std::optional<int> in_group,

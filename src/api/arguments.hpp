@@ -36,6 +36,16 @@ inline Group* group_unheld(const ProcessGroup& group) noexcept {
     return group.is_non_member() ? nullptr : default_impl().get();
 }
 
+/// The log says once for each function that a rank outside of the group calls it.
+[[gnu::cold, gnu::noinline]] void warn_of_outsider(const char* operation);
+/// Whether this rank is outside of the group: a call of that function has nothing to do.
+inline bool is_outside(const ProcessGroup& group, const char* operation) {
+    if (!group.is_non_member()) [[likely]]
+        return false;
+    warn_of_outsider(operation);
+    return true;
+}
+
 /// The root, or the peer, that a pair of options names (`argument` and group_`argument`, which is "src" or "dst"), as a
 /// rank of the group; `fallback` (a global rank) where neither is given, -1: InvalidArgument.
 int root_of(const char* operation, const char* argument, std::optional<int> global, std::optional<int> in_group,

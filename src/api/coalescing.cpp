@@ -318,11 +318,11 @@ Work launch_lists(const char* name, const std::vector<TensorList>& output_lists,
 #define TUTTI_OR_NONE
 #define TUTTI_COALESCED_FUNCTION(name, collective, function, tensors, Options, ...)                                   \
     void name(TUTTI_PARAMETERS_##tensors(Options)) {                                                                  \
-        if (options.group.is_non_member()) return;                                                            \
+        if (api::is_outside(options.group, #name)) return;                                                            \
         launch_lists<api::describe::function>(#name, TUTTI_ARGUMENTS_##tensors(options), api::Driver::caller).wait(); \
     }                                                                                                                 \
     Work async::name(TUTTI_PARAMETERS_##tensors(Options)) {                                                           \
-        if (options.group.is_non_member()) return {};                                                         \
+        if (api::is_outside(options.group, #name)) return {};                                                         \
         return launch_lists<api::describe::function>(#name, TUTTI_ARGUMENTS_##tensors(options),                       \
                                                      api::Driver::background);                                        \
     }

@@ -86,12 +86,12 @@ void run_blocking(const char* name, const TensorView& output, const ConstTensorV
 #define TUTTI_OR_NONE
 #define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, Options, ...)       \
     void name(TUTTI_PARAMETERS_##tensors(Options)) {                             \
-        if (options.group.is_non_member()) return;                       \
+        if (api::is_outside(options.group, #name)) return;                       \
         const record::PublicCall public_call(#name);                             \
         run_blocking<describe::name>(#name, TUTTI_ARGUMENTS_##tensors(options)); \
     }                                                                            \
     Work async::name(TUTTI_PARAMETERS_##tensors(Options)) {                      \
-        if (options.group.is_non_member()) return {};                    \
+        if (api::is_outside(options.group, #name)) return {};                    \
         const record::PublicCall public_call(#name);                             \
         return start<describe::name>(TUTTI_ARGUMENTS_##tensors(options));        \
     }

@@ -300,7 +300,6 @@ void check_list(const Call& call, const char* name, const char* argument, std::s
 }  // namespace
 
 void send_object_list(const ObjectList& objects, const SendObjectOptions& o) {
-    if (o.group.is_non_member()) return;
     const record::PublicCall public_call("send_object_list");
     const Call call("send_object_list", o.group, o.timeout, o.device);
     const int peer = peer_of("send_object_list", "dst", o.dst, o.group_dst, call.group(), true);
@@ -317,7 +316,7 @@ void send_object_list(const ObjectList& objects, const SendObjectOptions& o) {
 }
 
 int recv_object_list(ObjectList& objects, const RecvObjectOptions& o) {
-    if (o.group.is_non_member()) return -1;
+    if (api::is_outside(o.group, "recv_object_list")) return -1;
     const record::PublicCall public_call("recv_object_list");
     const Call call("recv_object_list", o.group, o.timeout, o.device);
     const int peer = peer_of("recv_object_list", "src", o.src, o.group_src, call.group(), false);
@@ -335,7 +334,7 @@ int recv_object_list(ObjectList& objects, const RecvObjectOptions& o) {
 }
 
 void broadcast_object_list(ObjectList& objects, const BroadcastObjectOptions& o) {
-    if (o.group.is_non_member()) return;
+    if (api::is_outside(o.group, "broadcast_object_list")) return;
     const record::PublicCall public_call("broadcast_object_list");
     const Call call("broadcast_object_list", o.group, o.timeout, o.device);
     const int root = root_of("broadcast_object_list", "src", o.src, o.group_src, call.group(), -1);
@@ -359,7 +358,7 @@ void broadcast_object_list(ObjectList& objects, const BroadcastObjectOptions& o)
 }
 
 void all_gather_object(ObjectList& list, const Object& object, const CollectiveOptions& o) {
-    if (o.group.is_non_member()) return;
+    if (api::is_outside(o.group, "all_gather_object")) return;
     const record::PublicCall public_call("all_gather_object");
     const Call call("all_gather_object", o.group, o.timeout);
     check_list(call, "all_gather_object", "object_list", list.size());
@@ -367,7 +366,7 @@ void all_gather_object(ObjectList& list, const Object& object, const CollectiveO
 }
 
 void gather_object(const Object& object, ObjectList* list, const GatherOptions& o) {
-    if (o.group.is_non_member()) return;
+    if (api::is_outside(o.group, "gather_object")) return;
     const record::PublicCall public_call("gather_object");
     const Call call("gather_object", o.group, o.timeout);
     const int root = root_of("gather_object", "dst", o.dst, o.group_dst, call.group(), 0);
@@ -385,7 +384,7 @@ void gather_object(const Object& object, ObjectList* list, const GatherOptions& 
 }
 
 void scatter_object_list(ObjectList& output, const ObjectList& input, const ScatterOptions& o) {
-    if (o.group.is_non_member()) return;
+    if (api::is_outside(o.group, "scatter_object_list")) return;
     const record::PublicCall public_call("scatter_object_list");
     const Call call("scatter_object_list", o.group, o.timeout);
     const int root = root_of("scatter_object_list", "src", o.src, o.group_src, call.group(), 0);
@@ -400,18 +399,18 @@ void scatter_object_list(ObjectList& output, const ObjectList& input, const Scat
 namespace detail {
 
 ObjectList all_gathered(const Object& object, const CollectiveOptions& o) {
-    if (o.group.is_non_member()) return {};
+    if (api::is_outside(o.group, "all_gather_object")) return {};
     const record::PublicCall public_call("all_gather_object");
     return all_gather(Call("all_gather_object", o.group, o.timeout), object);
 }
 ObjectList gathered(const Object& object, const GatherOptions& o) {
-    if (o.group.is_non_member()) return {};
+    if (api::is_outside(o.group, "gather_object")) return {};
     const record::PublicCall public_call("gather_object");
     const Call call("gather_object", o.group, o.timeout);
     return gather(call, object, root_of("gather_object", "dst", o.dst, o.group_dst, call.group(), 0));
 }
 Object scattered(const ObjectList& objects, const ScatterOptions& o) {
-    if (o.group.is_non_member()) return {};
+    if (api::is_outside(o.group, "scatter_object_list")) return {};
     const record::PublicCall public_call("scatter_object_list");
     const Call call("scatter_object", o.group, o.timeout);
     const int root = root_of("scatter_object", "src", o.src, o.group_src, call.group(), 0);

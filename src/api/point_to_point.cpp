@@ -200,27 +200,25 @@ PreparedOperation prepare_recv(const TensorView& tensor, const RecvOptions& o) {
 }  // namespace api
 
 void send(ConstTensorView tensor, int dst, const SendOptions& o) {
-    if (o.group.is_non_member()) return;
     const record::PublicCall public_call("send");
     run({"send", tensor, dst, {}, o.tag, o.group, o.timeout, false, {}, o.stream});
 }
 void send_to_group_rank(ConstTensorView tensor, int group_dst, const SendOptions& o) {
-    if (o.group.is_non_member()) return;
     const record::PublicCall public_call("send");
     run({"send", tensor, {}, group_dst, o.tag, o.group, o.timeout, false, {}, o.stream});
 }
 int recv(TensorView tensor, const RecvOptions& o) {
-    if (o.group.is_non_member()) return -1;
+    if (api::is_outside(o.group, "recv")) return -1;
     const record::PublicCall public_call("recv");
     return run({"recv", tensor, o.src, o.group_src, o.tag, o.group, o.timeout, true, {}, o.stream});
 }
 Work isend(ConstTensorView tensor, int dst, const SendOptions& o) {
-    if (o.group.is_non_member()) return {};
+    if (api::is_outside(o.group, "isend")) return {};
     const record::PublicCall public_call("isend");
     return start({"isend", tensor, dst, {}, o.tag, o.group, o.timeout, false, {}, o.stream});
 }
 Work irecv(TensorView tensor, const RecvOptions& o) {
-    if (o.group.is_non_member()) return {};
+    if (api::is_outside(o.group, "irecv")) return {};
     const record::PublicCall public_call("irecv");
     return start({"irecv", tensor, o.src, o.group_src, o.tag, o.group, o.timeout, true, {}, o.stream});
 }
@@ -250,18 +248,18 @@ std::vector<Work> batch_isend_irecv(const std::vector<P2POp>& operations) {
     std::vector<Message> messages;
     for (const P2POp& op : operations) {  // all or none
         messages.push_back(message(op));
-        if (!op.group.is_non_member()) check(messages.back());
+        check(messages.back());
     }
     std::vector<Work> works;
     works.reserve(operations.size());
-    for (const Message& each : messages) works.push_back(each.group == nullptr ? Work() : start_checked(each));
+    for (const Message& each : messages) works.push_back(start_checked(each));
     return works;
 }
 
 // Ranks report to rank 0 with messages of the library's own; rank 0 answers when all have come, or with the missing
 // ones.
 void monitored_barrier(const MonitoredBarrierOptions& o) {
-    if (o.group.is_non_member()) return;
+    if (api::is_outside(o.group, "monitored_barrier")) return;
     const record::PublicCall public_call("monitored_barrier");
     api::refuse_if_recorded("monitored_barrier");
     const std::shared_ptr<Group> group = group_of(o.group, "monitored_barrier");

@@ -337,12 +337,12 @@ Work start_quantized(api::PreparedOperation operation) {
 
 #define TUTTI_QUANTIZED(name)                                                                     \
     void name(TensorView output, ConstTensorView input, const QuantizedOptions& options) {        \
-        if (options.group.is_non_member()) return;                                        \
+        if (api::is_outside(options.group, #name)) return;                                        \
         const record::PublicCall public_call(#name);                                              \
         run_quantized(api::name(output, input, options));                                         \
     }                                                                                             \
     Work async::name(TensorView output, ConstTensorView input, const QuantizedOptions& options) { \
-        if (options.group.is_non_member()) return {};                                     \
+        if (api::is_outside(options.group, #name)) return {};                                     \
         const record::PublicCall public_call(#name);                                              \
         return start_quantized(api::name(output, input, options));                                \
     }
@@ -437,14 +437,14 @@ QuantizedReducer::State& QuantizedReducer::checked(const char* method) const {
 
 void QuantizedReducer::all_reduce(TensorView tensor, std::size_t bucket) {
     State& state = checked("all_reduce");
-    if (state.options.group.is_non_member()) return;
+    if (api::is_outside(state.options.group, name_of_all_reduce)) return;
     const record::PublicCall public_call(name_of_all_reduce);
     run_quantized(state.prepare(tensor, bucket));
 }
 
 Work QuantizedReducer::start_all_reduce(TensorView tensor, std::size_t bucket) {
     State& state = checked("start_all_reduce");
-    if (state.options.group.is_non_member()) return {};
+    if (api::is_outside(state.options.group, name_of_all_reduce)) return {};
     const record::PublicCall public_call(name_of_all_reduce);
     Work work = start_quantized(state.prepare(tensor, bucket));
     state.buckets[bucket].last = work;

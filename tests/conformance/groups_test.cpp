@@ -131,6 +131,40 @@ TEST_P(Groups, keep_their_messages_apart) {
     });
 }
 
+TEST(GroupsOfOthers, are_called_with_one_warning_for_each_function_and_take_no_messages) {
+    covers("S4-023");
+    ::testing::internal::CaptureStderr();
+    run_ranks(2, How::threads, [](const ProcessGroup& w) {
+        const ProcessGroup g = new_group({0}, {.world = w});
+        if (w.rank() == 0) return;
+        Ints x{1}, y{2};
+        std::vector<float> numbers(1), few(1);
+        for (int i = 0; i < 3; ++i) {  // functions that no other test calls like this
+            all_gather_into_tensor_uneven(x, y, {.group = g});
+            EXPECT_FALSE(async::all_to_all_v(x, y, {.group = g}));
+            quantized_reduce_scatter(few, numbers, {.group = g});
+        }
+        ObjectList list{Object("mine")};
+        const auto refused = [](const auto& call) {
+            EXPECT_TRUE(has(message_of<InvalidArgument>(call), "this rank is not in the group"));
+        };
+        refused([&] { send(x, 0, {.group = g}); });
+        refused([&] { send_to_group_rank(x, 0, {.group = g}); });
+        refused([&] { send_object_list(list, {.dst = 0, .group = g}); });
+        refused([&] { (void)batch_isend_irecv({isend_op(x, 0, {.group = g})}); });
+        refused([&] { (void)batch_isend_irecv({irecv_op(x, 0, {.group = g})}); });
+        EXPECT_EQ(x, Ints{1});
+    });
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    for (const char* name : {"all_gather_into_tensor_uneven", "all_to_all_v", "quantized_reduce_scatter"}) {
+        const std::string line =
+            "Running " + std::string(name) + " on global rank -1 which does not belong to the given group.";
+        const std::size_t first = log.find(line);
+        ASSERT_NE(first, std::string::npos) << name << " in: " << log;
+        EXPECT_EQ(log.find(line, first + 1), std::string::npos) << "more than once: " << log;
+    }
+}
+
 TEST_P(Groups, are_split_by_colour_and_ordered_by_key) {
     run_ranks(5, GetParam(), [](const ProcessGroup& w) {
         const int me = w.rank();

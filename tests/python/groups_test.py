@@ -23,6 +23,50 @@ from tutti.distributed import distributed_c10d
 from tutti.distributed.device_mesh import init_device_mesh
 
 
+def state_of_outsider(group):
+    x, kept = np.ones(1), ["unchanged"]
+    assert dist.get_rank(group) == dist.get_world_size(group) == -1
+    calls = {
+        "all_reduce": (lambda: dist.all_reduce(x, group=group, async_op=True), None),
+        "barrier": (lambda: dist.barrier(group=group), None),
+        "monitored_barrier": (lambda: dist.monitored_barrier(group=group), None),
+        "broadcast": (lambda: dist.broadcast(x, 1, group=group), None),
+        "all_reduce_coalesced": (lambda: dist.all_reduce_coalesced([x], group=group), None),
+        "quantized_all_reduce": (lambda: dist.quantized_all_reduce(np.ones(1, "float32"), group=group), None),
+        "recv": (lambda: dist.recv(x, group=group), -1),
+        "irecv": (lambda: dist.irecv(x, group=group), None),
+        "isend": (lambda: dist.isend(x, 1, group=group), None),
+        "all_gather_object": (lambda: dist.all_gather_object(kept, 1, group=group), None),
+        "gather_object": (lambda: dist.gather_object(1, None, 1, group=group), None),
+        "scatter_object_list": (lambda: dist.scatter_object_list(kept, None, 1, group=group), None),
+        "broadcast_object_list": (lambda: dist.broadcast_object_list(kept, 1, group=group), None),
+        "recv_object_list": (lambda: dist.recv_object_list(kept, group=group), -1),
+    }
+    for name, (call, result) in calls.items():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")
+            got = [call() for _ in range(2)]
+        assert got == [result] * 2, (name, got)
+        said = [(warning.category, str(warning.message), warning.filename) for warning in caught]
+        text = f"Running {name} on global rank 0 which does not belong to the given group."
+        assert said == [(UserWarning, text, __file__)], said
+    assert x[0] == 1 and kept == ["unchanged"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for send in (lambda: dist.send(x, 1, group=group), lambda: dist.send_object_list(kept, 1, group=group),
+                     lambda: dist.batch_isend_irecv([dist.P2POp(dist.isend, x, 1, group)])):
+            try:
+                send()
+                raise AssertionError("a message is lost")
+            except ValueError as error:
+                assert "this rank is not in the group" in str(error), error
+        try:
+            dist.all_reduce(x, group=group)
+            raise AssertionError("no error of the warning")
+        except UserWarning:
+            pass
+
+
 def state(rank):
     assert dist.is_initialized() and dist.get_rank() == rank and dist.get_world_size() == 2
     assert dist.get_backend() == "native" == dist.Backend("NATIVE") == dist.Backend.NATIVE
@@ -36,12 +80,7 @@ def state(rank):
     group = dist.new_group([1], timeout=timedelta(seconds=9), group_desc="one")
     if rank == 0:
         assert group is dist.GroupMember.NON_GROUP_MEMBER
-        x = np.ones(1)
-        assert dist.get_rank(group) == dist.get_world_size(group) == dist.recv(x, group=group) == -1
-        assert dist.all_reduce(x, group=group, async_op=True) is None and dist.isend(x, 1, group=group) is None
-        kept = ["unchanged"]
-        dist.all_gather_object(kept, 1, group=group)
-        assert kept == ["unchanged"]
+        state_of_outsider(group)
     else:
         assert (group.size(), group.rank(), group.group_desc, group.timeout) == (1, 0, "one", timedelta(seconds=9))
     mine, every = dist.new_subgroups(1)

@@ -6,7 +6,7 @@ blocking call returns when it is there, and the stream waits for it (docs/device
 between ranks, shapes need not. `group`: None is the default group; a DeviceMesh of one dimension will do. `src`, `dst` are
 global ranks, `group_src`, `group_dst` ranks in the group; never both. With `async_op` the call returns a Work at once, and
 the arrays must not be touched until it is complete; otherwise it blocks and returns None. Outside the group it returns None
-and does nothing. `timeout`: of this call; None or zero is the group's.
+and does nothing but warn (UserWarning). `timeout`: of this call; None or zero is the group's.
 
 Errors: InvalidArgument before anything is sent; CollectiveMismatch, PeerLost, Timeout, Aborted on every rank, and the
 group is unusable afterwards. Ctrl-C ends a blocking call within 100 ms, and with it the group; Work.wait() can be called

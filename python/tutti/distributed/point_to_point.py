@@ -14,7 +14,7 @@ __all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]
 
 def send(tensor: Any, dst: int | None = None, group: Group = None, tag: int = 0, group_dst: int | None = None, *,
          timeout: timedelta | None = None) -> None:
-    """Sends to a rank, not to oneself; returns when `tensor` may be written again."""
+    """Sends to a rank, not to oneself; returns when `tensor` may be written again. InvalidArgument outside the group."""
     _core.send(tensor, dst, group, tag, group_dst, timeout)
 
 
