@@ -220,10 +220,10 @@ std::string describe(const WorldTimeline& world) {
         if (!world.ranks[rank]) absent.push_back(static_cast<int>(rank));
     }
     std::string text = fmt::format("group \"{}\", {} ranks", world.group, world.ranks.size());
-    const auto any = std::ranges::find_if(world.ranks, [](const auto& dump) { return dump && !dump->made_at.empty(); });
-    if (any != world.ranks.end()) text += fmt::format(", made at {}", (*any)->made_at);
     if (!absent.empty()) text += fmt::format("; no dump of {}", world.members.list_of(absent));
     text += '\n';
+    const auto any = std::ranges::find_if(world.ranks, [](const auto& dump) { return dump && !dump->made_at.empty(); });
+    if (any != world.ranks.end()) text += fmt::format("  made at {}\n", (*any)->made_at);
     for (const auto& dump : world.ranks) {
         if (!dump) continue;
         text += fmt::format("  rank {} ({}, pid {}): {} operations; dumped: {}\n", world.members[dump->rank],

@@ -81,7 +81,7 @@ class Records(CliCase):
                             (mark, dumps))
         world = next(dump for dump in dumps if dump.startswith('{"group":"world"'))
         self.assertRegex(world, r'"site":"' + self.place("group", "make_groups"), "the making is an operation, too")
-        self.assertRegex(self.tutti("trace", self.folder).stdout, 'group "world", 2 ranks, made at ' + self.place("world", "main"))
+        self.assertRegex(self.tutti("trace", self.folder).stdout, 'group "world", 2 ranks\n  made at ' + self.place("world", "main"))
 
     def test_the_stack_of_a_rank_that_hangs_is_shown(self):
         port = free_ports(2)
