@@ -93,11 +93,7 @@ security::Connection Dialer::dial(int rank, Hello::Purpose purpose, const Deadli
             security::Wire wire;
             if (!vouched) wire = prove(rank, fd.get(), deadline, abort);
             wire.send_all(fd.get(), hello(purpose).bytes(), deadline, abort, "hello");
-            if (lifeline) {
-                NewsFrame attached;
-                wire.receive_all(fd.get(), std::as_writable_bytes(std::span(&attached, 1)), deadline, abort,
-                                 "lifeline");
-            }
+            if (lifeline) await_attached(fd.get(), wire, deadline, abort);
             return {std::move(fd), std::move(wire)};
         } catch (const DistNetworkError& error) {
             // The rank closed before it answered: strangers crowd its endpoint. A rank that is gone refuses the next
@@ -106,6 +102,18 @@ security::Connection Dialer::dial(int rank, Hello::Purpose purpose, const Deadli
             if (deadline.expired()) throw unsafe(rank, error);
         }
         std::this_thread::sleep_for(between_tries);
+    }
+}
+
+// The other end may look only after this one has given up, has left and has ended: that is not to look like a death.
+void Dialer::await_attached(int fd, security::Wire& wire, const Deadline& deadline, const AbortFlag* abort) const {
+    NewsFrame attached;
+    try {
+        wire.receive_all(fd, std::as_writable_bytes(std::span(&attached, 1)), deadline, abort, "lifeline");
+    } catch (...) {
+        const std::string moved = to_bytes(Word::moved, roster_.rank);
+        wire.post(fd, std::as_bytes(std::span(moved)));
+        throw;
     }
 }
 

@@ -35,6 +35,7 @@ class Dialer {
  private:
     UniqueFd connect_local(int rank) const;
     security::Connection dial(int rank, Hello::Purpose purpose, const Deadline& deadline, const AbortFlag* abort) const;
+    void await_attached(int fd, security::Wire& wire, const Deadline& deadline, const AbortFlag* abort) const;
     security::Wire prove(int rank, int fd, const Deadline& deadline, const AbortFlag* abort) const;
     DistNetworkError unsafe(int rank, const DistNetworkError& cause) const;
     Hello hello(Hello::Purpose purpose) const { return {roster_.world, purpose, roster_.rank}; }

@@ -4,6 +4,11 @@
 
 namespace tutti::rendezvous {
 
+bool Ledger::owes(Id id, int neighbour) const {
+    const auto piece = pieces_.find(id);
+    return piece != pieces_.end() && piece->second.source == neighbour;
+}
+
 void Ledger::ask(Id id, int neighbour, Instant now) {
     const auto piece = pieces_.find(id);
     if (piece == pieces_.end() || !piece->second.sent_to.insert(neighbour).second) return;
@@ -37,6 +42,13 @@ void Ledger::answered(Id id, int neighbour, Instant now) {
     if (const auto piece = pieces_.find(id); piece != pieces_.end()) piece->second.asked.erase(neighbour);
 }
 
+void Ledger::forgive(Instant looked, Clock::duration most, Instant now) {
+    for (auto& [neighbour, since] : since_) {
+        const Clock::duration pause = now - std::max(since, looked);
+        if (pause > most) since += pause - most;
+    }
+}
+
 void Ledger::drop(int neighbour) {
     unacknowledged_.erase(neighbour);
     since_.erase(neighbour);
@@ -51,7 +63,7 @@ std::vector<Ledger::Answer> Ledger::take_answers() {
             ++it;
             continue;
         }
-        if (piece.source != own) answers.push_back({piece.source, it->first});
+        if (piece.source >= 0) answers.push_back({piece.source, it->first});
         it = pieces_.erase(it);
     }
     return answers;

@@ -20,7 +20,8 @@ namespace tutti::rendezvous {
 class Ledger {
  public:
     using Id = NewsId;
-    static constexpr int own = -1;  ///< the source of this rank's own news
+    static constexpr int own = -1;     ///< the source of this rank's own news
+    static constexpr int nobody = -2;  ///< of news for which this rank has given its answer
 
     struct Answer {
         int to = own;
@@ -29,6 +30,10 @@ class Ledger {
 
     /// This rank has the news from a neighbour, or from itself, and owes an answer.
     void open(Id id, int source) { pieces_[id] = {.source = source}; }
+    /// It may have answered already, and is about to ask another neighbour.
+    void reopen(Id id) { pieces_.try_emplace(id, Piece{.source = nobody, .done = true}); }
+    /// It owes that neighbour an answer.
+    bool owes(Id id, int neighbour) const;
     /// This rank passes it on to a neighbour; not a second time.
     void ask(Id id, int neighbour, Instant now);
     /// This rank passes all news on for which it owes an answer.
@@ -39,6 +44,9 @@ class Ledger {
     void acknowledged(Id id, int neighbour, Instant now);
     /// The neighbour has it, and so have all ranks to which it passed it on.
     void answered(Id id, int neighbour, Instant now);
+    /// This rank last looked for signs of life at `looked`: it counts at most `most` of the time since then, as it may
+    /// have been stopped itself, and have yet to read what came.
+    void forgive(Instant looked, Clock::duration most, Instant now);
     /// Nothing more is expected of it.
     void drop(int neighbour);
 

@@ -16,6 +16,7 @@ using How = LineEnd::How;
 /// one that is not merely waits for a core.
 constexpr milliseconds patience_with_far{700}, patience_with_near{2000};
 constexpr milliseconds between_checks{10};  // for ranks that owe a sign of life
+constexpr milliseconds longest_look{100};   // of a rank that runs
 constexpr milliseconds beside_limit{1000};
 constexpr milliseconds reporting_patience{500};
 constexpr LineId no_line = 0;
@@ -31,6 +32,8 @@ LineId Lifelines::attach(int rank, Role role, bool confirmed, Instant now) {
     const LineId line = tree_.attach({rank, role, confirmed});
     readers_.emplace(line, roster_.size());
     send(line, to_bytes(Word::attached, roster_.rank) + log_.bytes());
+    if (confirmed) send(line, to_bytes(Word::has_it, roster_.rank));
+    if (end_) ledger_.reopen(*end_);
     ledger_.ask_all(rank, now);
     if (is_parent) has_parent_besides(old_parents);
     return line;
@@ -52,24 +55,28 @@ bool Lifelines::on_bytes(LineId id, std::span<const std::byte> bytes, Instant no
     reader.feed(bytes);
     while (auto news = reader.next()) {
         if (news->frame.is_word())
-            on_word(*line, news->frame, now);
+            on_word(id, *line, news->frame, now);
         else
             on_verdict(id, *line, std::move(*news), now);
     }
     return !reader.is_broken();
 }
 
-void Lifelines::on_word(Lifeline& line, const NewsFrame& frame, Instant now) {
+void Lifelines::on_word(LineId id, Lifeline& line, const NewsFrame& frame, Instant now) {
     switch (frame.word()) {
         case Word::attached:
             line.confirmed = true;
             tree_.has_come(line.rank);
+            send(id, to_bytes(Word::has_it, roster_.rank));
             break;
         case Word::moved:
             line.may_end = true;
             tree_.has_come(line.rank);
             break;
-        case Word::has_it: ledger_.acknowledged(frame.id, line.rank, now); break;
+        case Word::has_it:
+            if (frame.id == 0) line.answered = true;
+            ledger_.acknowledged(frame.id, line.rank, now);
+            break;
         case Word::all_have_it: ledger_.answered(frame.id, line.rank, now); break;
     }
 }
@@ -82,7 +89,9 @@ void Lifelines::on_verdict(LineId id, Lifeline& line, ReadNews news, Instant now
         if (line.role == Role::parent) reparenter_.request(now + Reparenter::delay);
     }
     const bool is_new = pass_on(verdict, id, now);
-    if (wants_answer(verdict)) send(id, to_bytes(is_new ? Word::has_it : Word::all_have_it, roster_.rank, news_id));
+    // News that came before are those behind another neighbour, or came from this one over a lifeline beside this.
+    const bool owes = is_new || ledger_.owes(news_id, line.rank);
+    if (wants_answer(verdict)) send(id, to_bytes(owes ? Word::has_it : Word::all_have_it, roster_.rank, news_id));
     if (!is_new) return;
     // News of which this rank has yet to inform itself come first: a rank that leaves may do so since it has them.
     const bool may_follow = verdict.kind == VerdictKind::peer_lost || verdict.kind == VerdictKind::left;
@@ -99,21 +108,36 @@ bool Lifelines::pass_on(const Verdict& verdict, LineId source, Instant now) {
     const bool is_own = source == no_line;
     const auto news = log_.add(verdict, is_own ? NewsLog::Source::this_rank : NewsLog::Source::neighbour);
     if (!news) return false;
-    if (verdict.kind == VerdictKind::left) tree_.note_goodbye(verdict.rank);
-    if (verdict.kind == VerdictKind::host_lost) lost_hosts_.insert(roster_.card(verdict.rank).host_key);
+    if (verdict.kind == VerdictKind::left) tree_.note_goodbye(verdict.rank, verdict.from == verdict.rank);
+    if (verdict.kind == VerdictKind::peer_lost) lost_.insert(verdict.rank);
+    if (verdict.kind == VerdictKind::host_lost) {
+        lost_hosts_.insert(roster_.card(verdict.rank).host_key);
+        const std::vector<int> beside = ranks_beside(verdict.rank);
+        lost_.insert(beside.begin(), beside.end());
+    }
     const bool asks = wants_answer(verdict);
-    if (asks) ledger_.open(news->id, is_own ? Ledger::own : tree_.find(source)->rank);
+    const int from = is_own ? Ledger::own : tree_.find(source)->rank;
+    if (asks) ledger_.open(news->id, from);
     for (const auto& [id, line] : tree_.lines()) {
         if (id == source) continue;
         send(id, news->bytes);
-        if (asks && !line.may_end && !unreachable_.contains(line.rank)) ledger_.ask(news->id, line.rank, now);
+        if (asks && !line.may_end && line.rank != from && !unreachable_.contains(line.rank))
+            ledger_.ask(news->id, line.rank, now);
+    }
+    if (ends_the_world(verdict.kind)) {
+        end_ = news->id;
+        tell_new_neighbours(now);  // before it answers
     }
     if (asks && is_own) ledger_.done(news->id);
     return true;
 }
 
 bool Lifelines::flood(const Verdict& verdict, Instant now) {
-    return pass_on(verdict, no_line, now);
+    if (verdict.kind != VerdictKind::left || verdict.rank != roster_.rank) return pass_on(verdict, no_line, now);
+    if (tree_.is_gone(roster_.rank)) return false;
+    Verdict goodbye = verdict;
+    if (log_.is_final()) goodbye.from = roster_.rank;
+    return pass_on(goodbye, no_line, now);
 }
 
 void Lifelines::informed(NewsId id) {
@@ -137,6 +161,7 @@ void Lifelines::send_answers() {
 void Lifelines::on_time(Instant now) {
     look_for_silent(now);
     report_losses(now);
+    tell_new_neighbours(now);
     reparent(now);
     send_answers();
 }
@@ -189,17 +214,21 @@ void Lifelines::on_end(LineId id, const LineEnd& end, Instant now) {
     if (line.role == Role::parent) reparenter_.request(now);
     if (lost_hosts_.contains(roster_.card(line.rank).host_key)) how = How::host_lost;
     const std::vector<int> lost = how == How::host_lost ? ranks_beside(line.rank) : std::vector{line.rank};
+    // The other end may not know that this lifeline was confirmed here, and take its end for nobody's death.
+    const bool may_be_unnoticed = how == How::closed && !line.answered && !end.process_end;
     std::optional<Verdict> verdict;
     if (counts) verdict = how == How::host_lost ? loss_of_host(lost) : death_of(line, end);
     if (verdict) {
-        const bool may_be_unseen = how != How::closed || tree_.has_new_neighbours(line.rank);
+        const bool may_be_unseen = how != How::closed || may_be_unnoticed || tree_.has_new_neighbours(line.rank);
         if (may_be_unseen) unreachable_.insert(lost.begin(), lost.end());  // no rank waits for their answers
         const bool is_new = passed_on || pass_on(*verdict, no_line, now);
         if (may_be_unseen) go_around(lost, now);
         if (is_new && may_be_unseen) losses_.push_back({*verdict, now + reporting_patience});
         if (is_new && !may_be_unseen) effects_.emplace_back(Inform{*verdict, std::nullopt});
     }
-    if (!tree_.is_connected(line.rank)) ledger_.drop(line.rank);
+    if (tree_.is_connected(line.rank)) return;
+    ledger_.drop(line.rank);
+    if (verdict && may_be_unnoticed) turn_to(line.rank, now);
 }
 
 // A rank that leaves answers all connections, so a process that has ended without an answer died.
@@ -257,6 +286,8 @@ void Lifelines::report_losses(Instant now) {
 
 void Lifelines::look_for_silent(Instant now) {
     std::vector<int> silent;
+    ledger_.forgive(looked_, longest_look, now);
+    looked_ = now;
     for (const auto& [rank, since] : ledger_.unacknowledged()) {
         if (is_silent(rank, since, now)) silent.push_back(rank);
     }
@@ -278,11 +309,24 @@ void Lifelines::go_around(const std::vector<int>& ranks, Instant now) {
     unreachable_.insert(ranks.begin(), ranks.end());
     for (const int rank : ranks) {
         for (const int other : tree_.neighbours_of(rank)) {
-            if (other == roster_.rank || unreachable_.contains(other) || tree_.is_connected(other)) continue;
-            if (!beside_.insert(other).second) continue;
-            ledger_.ask_all(other, now);
-            effects_.emplace_back(Dial{other, Role::beside, beside_limit});
+            if (other != roster_.rank && !unreachable_.contains(other) && !tree_.is_connected(other))
+                turn_to(other, now);
         }
+    }
+}
+
+void Lifelines::turn_to(int rank, Instant now) {
+    if (!beside_.insert(rank).second) return;
+    ledger_.ask_all(rank, now);
+    effects_.emplace_back(Dial{rank, Role::beside, beside_limit});
+}
+
+void Lifelines::tell_new_neighbours(Instant now) {
+    if (!end_) return;
+    for (const int other : tree_.neighbours_to_tell()) {
+        if (unreachable_.contains(other) || lost_.contains(other) || beside_.contains(other)) continue;
+        ledger_.reopen(*end_);
+        turn_to(other, now);
     }
 }
 

@@ -6,7 +6,8 @@
 //
 // Ranks answer news (ledger.hpp): a rank that began them knows when all have them. A neighbour that shows no sign of
 // life is silent: stopped, or cut off. The ranks beside it tell all others so, and turn to its other neighbours
-// directly, so that news reach every rank that can be reached.
+// directly, so that news reach every rank that can be reached. So does a rank that knows of the world's end, and whose
+// place in the tree has changed by a rank that left without knowing of it: who would tell its new neighbours?
 //
 // This is a state machine: events, bytes and the time go in, effects come out. It has no sockets, no threads and no
 // clock; a Membership gives it those, and a simulation runs whole worlds of it (tests/simulation).
@@ -114,13 +115,16 @@ class Lifelines {
     std::vector<Effect> take_effects() { return std::exchange(effects_, {}); }
     /// Every rank that can be reached has this rank's own news (their own code too), and the unreachable are known.
     bool settled() const { return ledger_.settled(); }
-    /// Another rank still counts on this one: it should not close its lifelines yet.
-    bool is_counted_on() const { return !log_.is_final() && tree_.is_counted_on(); }
+    /// Another rank still counts on this one, or has yet to say that it has news: it should not close its lifelines
+    /// yet.
+    bool is_counted_on() const {
+        return (!log_.is_final() && tree_.is_counted_on()) || !ledger_.unacknowledged().empty();
+    }
     const Tree& tree() const noexcept { return tree_; }
 
  private:
     bool pass_on(const Verdict& verdict, LineId source, Instant now);
-    void on_word(Lifeline& line, const NewsFrame& frame, Instant now);
+    void on_word(LineId id, Lifeline& line, const NewsFrame& frame, Instant now);
     void on_verdict(LineId id, Lifeline& line, ReadNews news, Instant now);
     void send(LineId line, std::string bytes) { effects_.emplace_back(SendBytes{line, std::move(bytes)}); }
     void send_answers();
@@ -133,6 +137,8 @@ class Lifelines {
     void look_for_silent(Instant now);
     bool is_silent(int rank, Instant since, Instant now) const;
     void go_around(const std::vector<int>& ranks, Instant now);
+    void turn_to(int rank, Instant now);
+    void tell_new_neighbours(Instant now);
 
     /// A loss of which this rank may be the only one to know. It informs itself, and may end of that, only when all
     /// others have the news, or have not had them for a while.
@@ -151,7 +157,10 @@ class Lifelines {
     std::deque<Loss> losses_;
     std::set<std::string> lost_hosts_;  // their keys
     std::set<int> unreachable_;         // ranks that are silent, or on a host that is lost
-    std::set<int> beside_;              // ranks to which this one has turned since they are behind such ranks
+    std::set<int> lost_;                // ranks that have died, as somebody has told
+    std::set<int> beside_;              // ranks to which this one has turned
+    std::optional<NewsId> end_;         // the news by which the world ended
+    Instant looked_{};                  // for signs of life
     bool leaving_ = false;
     std::vector<Effect> effects_;
 };

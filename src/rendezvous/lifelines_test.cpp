@@ -34,6 +34,7 @@ class RankFour : public testing::Test {
         five_ = lines_->attach(5, Role::child, false, now_);
         six_ = lines_->attach(6, Role::child, false, now_);
         for (const auto& [line, rank] : {std::pair{five_, 5}, std::pair{six_, 6}}) says(line, Word::attached, rank);
+        for (const LineId line : {parent_, five_, six_}) says(line, Word::has_it, lines_->tree().lines().at(line).rank);
         lines_->take_effects();
     }
 
@@ -58,6 +59,16 @@ class RankFour : public testing::Test {
             while (const auto news = reader.next()) kinds.emplace_back(one.line, news->frame.kind);
         }
         return kinds;
+    }
+    // Time passes, and the rank looks as often as it asks for.
+    std::vector<Inform> informed_within(Clock::duration time) {
+        std::vector<Inform> all;
+        for (const Instant end = now_ + time; now_ < end;) {
+            now_ += 10ms;
+            lines_->on_time(now_);
+            for (Inform& one : effects<Inform>()) all.push_back(std::move(one));
+        }
+        return all;
     }
     static std::uint32_t kind(Word word) { return static_cast<std::uint32_t>(word); }
     static std::uint32_t kind(VerdictKind verdict) { return static_cast<std::uint32_t>(verdict); }
@@ -193,8 +204,10 @@ TEST_F(RankFour, keeps_its_parent_until_it_has_another) {
     lines_->on_time(now_);
     ASSERT_EQ(effects<Dial>().at(0).rank, 2);
     const LineId two = lines_->attach(2, Role::parent, true, now_);
-    EXPECT_EQ(sent(),
-              (Sent{{two, kind(Word::attached)}, {two, kind(VerdictKind::left)}, {parent_, kind(Word::moved)}}));
+    EXPECT_EQ(sent(), (Sent{{two, kind(Word::attached)},
+                            {two, kind(VerdictKind::left)},
+                            {two, kind(Word::has_it)},
+                            {parent_, kind(Word::moved)}}));
     lines_->on_end(parent_, {}, now_);
     lines_->on_time(now_);
     EXPECT_TRUE(effects<Dial>().empty());
@@ -208,10 +221,14 @@ TEST_F(RankFour, lets_its_parent_go_when_it_is_the_lowest_that_is_left) {
 }
 
 TEST_F(RankFour, looks_for_no_parent_once_the_world_has_ended) {
+    const Verdict lost_parent{VerdictKind::peer_lost, 0, "rank 0 (here, pid 101) is gone: killed by SIGKILL"};
     hears(five_, News(enough).bytes);
-    lines_->on_end(parent_, {}, now_);
+    lines_->on_end(parent_, {.process_end = "killed by SIGKILL"}, now_);
     lines_->on_time(now_);
     EXPECT_TRUE(effects<Dial>().empty());
+    EXPECT_TRUE(lines_->is_counted_on()) << "6 may not have the news";
+    for (const Verdict& verdict : {enough, lost_parent}) says(six_, Word::has_it, 6, News(verdict).id);
+    says(five_, Word::has_it, 5, News(lost_parent).id);
     EXPECT_FALSE(lines_->is_counted_on());
 }
 
@@ -245,10 +262,94 @@ TEST_F(RankFour, turns_to_those_behind_one_that_refuses_too) {
 TEST_F(RankFour, waits_for_a_sign_of_life_of_a_process_that_is_not_stopped) {
     lines_->flood(enough, now_);
     lines_->take_effects();
-    lines_->on_time(now_ + 1900ms);
+    EXPECT_TRUE(informed_within(1990ms).empty());
+    EXPECT_EQ(informed_within(20ms).size(), 3U);
+}
+
+// Found by simulation: a rank that had been stopped accused its neighbours of silence before it read their answers.
+TEST_F(RankFour, accuses_nobody_of_a_silence_in_which_it_did_not_look_itself) {
+    lines_->flood(enough, now_);
+    lines_->on_time(now_);
+    lines_->take_effects();
+    now_ += 5s;
+    lines_->on_time(now_);
     EXPECT_TRUE(effects<Inform>().empty());
-    lines_->on_time(now_ + 2s);
-    EXPECT_EQ(effects<Inform>().size(), 3U);
+    for (const auto& [line, rank] : {std::pair{parent_, 0}, std::pair{five_, 5}})
+        says(line, Word::has_it, rank, News(enough).id);
+    const auto silent = informed_within(2s);
+    ASSERT_EQ(silent.size(), 1U);
+    EXPECT_EQ(silent[0].verdict.rank, 6);
+}
+
+// Found by simulation: two lifelines led to one neighbour, and it took the answer to the second copy for the first's.
+TEST_F(RankFour, does_not_answer_earlier_where_news_come_by_two_lifelines_of_a_neighbour) {
+    const LineId again = lines_->attach(6, Role::child, false, now_);
+    const News news(enough);
+    hears(six_, news.bytes);
+    lines_->take_effects();
+    hears(again, news.bytes);
+    EXPECT_EQ(sent(), (Sent{{again, kind(Word::has_it)}}));
+}
+
+TEST_F(RankFour, expects_no_answer_of_the_neighbour_that_brought_the_news_whatever_lifelines_lead_to_it) {
+    lines_->attach(6, Role::child, false, now_);
+    hears(six_, News(enough).bytes);
+    lines_->informed(News(enough).id);
+    for (const auto& [line, rank] : {std::pair{parent_, 0}, std::pair{five_, 5}})
+        says(line, Word::all_have_it, rank, News(enough).id);
+    EXPECT_FALSE(lines_->is_counted_on());
+}
+
+// Found by simulation: a rank left before it heard of the end, its parent's other child had turned to another by then.
+TEST_F(RankFour, tells_its_next_parent_of_the_end_where_the_last_one_left_without_knowing_of_it) {
+    hears(parent_, News({VerdictKind::left, 0, {}}).bytes);
+    lines_->take_effects();
+    hears(five_, News(enough).bytes);
+    const auto wanted = effects<Dial>();
+    ASSERT_EQ(wanted.size(), 1U);
+    EXPECT_EQ(wanted[0].rank, 1);
+    EXPECT_EQ(wanted[0].role, Role::beside);
+}
+
+TEST_F(RankFour, tells_nobody_of_the_end_for_a_parent_that_left_when_it_knew_of_it) {
+    hears(parent_, News({VerdictKind::left, 0, {}, 0, 0}).bytes);
+    lines_->take_effects();
+    hears(five_, News(enough).bytes);
+    EXPECT_TRUE(effects<Dial>().empty());
+}
+
+TEST_F(RankFour, says_goodbye_once_and_with_it_that_it_knew_of_the_end) {
+    lines_->flood(enough, now_);
+    lines_->take_effects();
+    lines_->leave(now_);
+    const News goodbye({VerdictKind::left, 4, {}, 0, 4});
+    for (const SendBytes& one : effects<SendBytes>()) EXPECT_EQ(one.bytes, goodbye.bytes);
+    EXPECT_FALSE(lines_->flood({VerdictKind::left, 4, {}}, now_));
+}
+
+// Found by simulation: the end of a lifeline on which only one of two ranks counts is a death for that one alone.
+TEST_F(RankFour, turns_to_a_rank_whose_lifeline_broke_before_it_counted_there) {
+    const LineId seven = lines_->attach(7, Role::child, false, now_);
+    says(seven, Word::attached, 7);
+    lines_->take_effects();
+    lines_->on_end(seven, {}, now_);
+    const auto wanted = effects<Dial>();
+    EXPECT_TRUE(std::ranges::any_of(wanted, [](const Dial& dial) { return dial.rank == 7; }));
+}
+
+TEST_F(RankFour, looks_whether_a_child_that_comes_after_the_end_takes_the_news) {
+    lines_->flood(enough, now_);
+    for (const auto& [line, rank] : {std::pair{parent_, 0}, std::pair{five_, 5}, std::pair{six_, 6}})
+        says(line, Word::all_have_it, rank, News(enough).id);
+    lines_->on_time(now_);
+    lines_->take_effects();
+    lines_->attach(7, Role::child, false, now_);
+    EXPECT_TRUE(lines_->settled()) << "that is about the ranks that were there";
+    stopped_ = 7;
+    lines_->on_time(now_);
+    const auto silent = effects<Inform>();
+    ASSERT_EQ(silent.size(), 1U);
+    EXPECT_EQ(silent[0].verdict.rank, 7);
 }
 
 TEST_F(RankFour, ends_a_lifeline_whose_bytes_make_no_sense) {

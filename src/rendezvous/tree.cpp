@@ -23,7 +23,7 @@ std::vector<int> neighbours_of(int rank, const std::vector<bool>& gone) {
     return neighbours;
 }
 
-Tree::Tree(int rank, int size) : rank_(rank), gone_(static_cast<std::size_t>(size)) {
+Tree::Tree(int rank, int size) : rank_(rank), gone_(static_cast<std::size_t>(size)), told_(gone_) {
     for (int other = rank + 1; other < size; ++other) {
         if (parent_of(other) == rank) awaited_.insert(other);
     }
@@ -57,6 +57,17 @@ std::vector<LineId> Tree::release_parent() {
 bool Tree::has_new_neighbours(int rank) const {
     return std::ranges::any_of(neighbours_of(rank),
                                [rank](int other) { return parent_of(std::max(rank, other)) != std::min(rank, other); });
+}
+
+// One that left when it knew of the end keeps its place: it has told those around it.
+std::vector<int> Tree::neighbours_to_tell() const {
+    std::vector<bool> missing(gone_.size());
+    for (std::size_t rank = 0; rank < missing.size(); ++rank) missing[rank] = gone_[rank] && !told_[rank];
+    missing[static_cast<std::size_t>(rank_)] = false;
+    std::vector<int> neighbours = rendezvous::neighbours_of(rank_, missing);
+    std::erase_if(neighbours,
+                  [this](int other) { return is_gone(other) || is_connected(other) || awaited_.contains(other); });
+    return neighbours;
 }
 
 std::vector<int> Tree::possible_parents() const {

@@ -31,6 +31,7 @@ struct Lifeline {
     int rank = -1;  ///< of the other end
     Role role = Role::child;
     bool confirmed = false;  ///< both ends have said `attached`
+    bool answered = false;   ///< the other end knows that it is confirmed
     bool may_end = false;    ///< its end is no death
 };
 
@@ -50,12 +51,18 @@ class Tree {
     /// The lifelines to parents are none any more: this rank has another, or needs none. Returns those that were.
     std::vector<LineId> release_parent();
 
-    /// The rank has said goodbye.
-    void note_goodbye(int rank) { gone_[static_cast<std::size_t>(rank)] = true; }
+    /// The rank has said goodbye. `told`: it had heard of the world's end before, and told its neighbours.
+    void note_goodbye(int rank, bool told) {
+        gone_[static_cast<std::size_t>(rank)] = true;
+        told_[static_cast<std::size_t>(rank)] = told;
+    }
     bool is_gone(int rank) const { return gone_[static_cast<std::size_t>(rank)]; }
     std::vector<int> neighbours_of(int rank) const { return rendezvous::neighbours_of(rank, gone_); }
     /// Ranks have come to be its children, or it another's, since others have left: perhaps they are not connected yet.
     bool has_new_neighbours(int rank) const;
+    /// The neighbours that may not hear of the world's end, as this rank has no lifeline to them: those that it has, or
+    /// would have, since ranks left which did not know of it. A child that has yet to come for the first time asks.
+    std::vector<int> neighbours_to_tell() const;
     /// This rank's ancestors from the nearest, then all others from the lowest: always lower ranks, so that there are
     /// no circles.
     std::vector<int> possible_parents() const;
@@ -66,7 +73,7 @@ class Tree {
     int rank_;
     LineId next_ = 1;
     std::map<LineId, Lifeline> lines_;
-    std::vector<bool> gone_;
+    std::vector<bool> gone_, told_;
     std::set<int> awaited_;  // children that have not come yet
 };
 

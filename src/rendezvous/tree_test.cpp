@@ -102,19 +102,32 @@ TEST(Trees, know_a_rank_as_connected_until_its_last_lifeline_ends) {
 TEST(Trees, know_which_ranks_have_new_neighbours_since_others_left) {
     Tree tree(7, 8);
     EXPECT_FALSE(tree.has_new_neighbours(6));
-    tree.note_goodbye(4);
+    tree.note_goodbye(4, false);
     EXPECT_TRUE(tree.has_new_neighbours(6)) << "its parent is 0 now";
     EXPECT_TRUE(tree.has_new_neighbours(0)) << "5 and 6 are its children now";
     EXPECT_FALSE(tree.has_new_neighbours(2));
-    tree.note_goodbye(0);
+    tree.note_goodbye(0, false);
     EXPECT_TRUE(tree.has_new_neighbours(1)) << "all children of 0 are its own now";
+}
+
+TEST(Trees, know_new_neighbours_that_nobody_else_tells_of_the_end) {
+    Tree four(4, 8);
+    const LineId zero = four.attach({0, Role::parent, true});
+    EXPECT_EQ(four.neighbours_to_tell(), std::vector<int>{}) << "5 and 6 have yet to come";
+    four.has_come(5);
+    EXPECT_EQ(four.neighbours_to_tell(), std::vector{5});
+    four.note_goodbye(5, true);
+    EXPECT_EQ(four.neighbours_to_tell(), std::vector<int>{});
+    four.note_goodbye(0, false);
+    four.detach(zero);
+    EXPECT_EQ(four.neighbours_to_tell(), std::vector{1});
 }
 
 TEST(Trees, offer_ancestors_first_and_only_lower_ranks_as_parents) {
     Tree tree(7, 9);
     EXPECT_EQ(tree.possible_parents(), (std::vector<int>{6, 4, 0, 1, 2, 3, 5}));
-    tree.note_goodbye(6);
-    tree.note_goodbye(0);
+    tree.note_goodbye(6, false);
+    tree.note_goodbye(0, false);
     EXPECT_EQ(tree.possible_parents(), (std::vector<int>{4, 1, 2, 3, 5}));
     EXPECT_TRUE(Tree(0, 9).possible_parents().empty());
 }

@@ -192,7 +192,7 @@ LifelinesWorld::Connection& LifelinesWorld::connect(int from, int to) {
     made.ends[1].rank = to;
     at_rank(to, made.ends[1].last = soon(from, to), [this, &made] {
         // The kernel has accepted it for a process that may have been stopped.
-        attach({&made, 1}, Role::child, false);
+        if (made.ends[1].line == 0) attach({&made, 1}, Role::child, false);
     });
     return made;
 }
@@ -229,10 +229,17 @@ void LifelinesWorld::dial_in_background(Rank& rank, const Dial& wanted, const On
     at_rank(own, limit, [this, &made, on_failure] {
         Connection::End& late = made.ends[0];
         if (!late.on_answer) return;
-        late.on_answer = nullptr;
-        close({&made, 0});
+        give_up({&made, 0});
         on_failure(DialFailure::silent);
     });
+}
+
+// A dial that ends without an answer says so, as Dialer does: its end is no death.
+void LifelinesWorld::give_up(Side side) {
+    Connection::End& end = side.connection->end(side);
+    end.on_answer = nullptr;
+    send(side, to_bytes(Word::moved, end.rank));
+    close(side);
 }
 
 void LifelinesWorld::attach(Side side, Role role, bool confirmed) {
@@ -294,7 +301,7 @@ void LifelinesWorld::read(Side side) {
 // Of a dial: the first frame says that the other end is there.
 void LifelinesWorld::read_answer(Side side, const Parcel& parcel) {
     Connection::End& end = side.connection->end(side);
-    if (!end.on_answer) return;
+    if (!end.on_answer || parcel.end == How::outlived) return;  // only a lifeline's end is looked for
     end.early += parcel.bytes;
     if (!parcel.end && end.early.size() < sizeof(NewsFrame)) return;
     const auto on_answer = std::exchange(end.on_answer, nullptr);
@@ -354,6 +361,13 @@ void LifelinesWorld::leave(Rank& rank) {
 
 // The last of a rank that leaves: it answers those that have come until now, and its process ends a little later.
 void LifelinesWorld::end_by_leaving(Rank& rank) {
+    for (Connection& connection : connections_) {
+        const auto& [from, to] = connection.ends;
+        if (from.rank == rank.number() && from.on_answer) give_up({&connection, 0});
+        // A connection of its own host is with the kernel as soon as it is made.
+        const bool waits = to.rank == rank.number() && to.line == 0 && to.open && from.open;
+        if (waits && rank.roster.is_near(from.rank)) attach({&connection, 1}, Role::child, false);
+    }
     close_all(rank);
     at(now_ + microseconds(below(chance_, 100'000)), [&rank] { rank.process_ended = true; });
 }
@@ -391,7 +405,7 @@ void LifelinesWorld::die(Rank& rank) {
             if (own.rank != rank.number() || !std::exchange(own.open, false) || !other.open) continue;
             const bool near = rank.roster.is_near(other.rank);
             const auto seen = near ? microseconds(below(chance_, 500)) : milliseconds(2000);
-            if (other.line != 0) put({&connection, 1 - number}, {now_ + seen, {}, How::outlived});
+            put({&connection, 1 - number}, {now_ + seen, {}, How::outlived});
         }
     }
     rank.sides.clear();
@@ -528,12 +542,28 @@ void LifelinesWorld::check_end() {
     for (const auto& rank : ranks_) {
         if (rank->leaving && rank->runs()) wrong(fmt::format("rank {} does not get away", rank->number()));
         if (!rank->counts()) continue;
-        if (known && !may_stay_unknown_ && !rank->knows_the_end())
+        if (known && !may_stay_unknown_ && !rank->knows_the_end() && !is_given_up(*rank))
             wrong(fmt::format("rank {} does not know that the world has ended", rank->number()));
         if (rank->began_news && !rank->was_settled && !never_answered)
             wrong(fmt::format("the news of rank {} are never settled", rank->number()));
     }
     if (!known) check_tree();
+}
+
+// Those that turned to it while it was stopped got no answer, so that they call it silent; and since it runs again no
+// lifeline leads from it to a rank that runs.
+bool LifelinesWorld::is_given_up(const Rank& rank) const {
+    const auto calls_it_silent = [&](const auto& other) {
+        return std::ranges::any_of(other->heard, [&](const Verdict& verdict) {
+            return verdict.kind == VerdictKind::silent && verdict.rank == rank.number();
+        });
+    };
+    const auto leads_to_one_that_runs = [&](const auto& entry) {
+        const Connection::End& other = entry.second.connection->other(entry.second);
+        return other.open && other.line != 0 && this->rank(other.rank).runs();
+    };
+    return rank.has_been_stopped && std::ranges::any_of(ranks_, calls_it_silent) &&
+           std::ranges::none_of(rank.sides, leads_to_one_that_runs);
 }
 
 // Each rank that is left has its parent, which knows it; but the lowest.

@@ -73,6 +73,7 @@ class LifelinesWorld {
     bool attach_unseen(Rank& rank, const rendezvous::Dial& wanted);
     void dial(Rank& rank, const rendezvous::Dial& wanted);
     void dial_in_background(Rank& rank, const rendezvous::Dial& wanted, const OnFailure& on_failure);
+    void give_up(Side side);
     void attach(Side side, rendezvous::Role role, bool confirmed);
     void put(Side to, Parcel parcel);
     void send(Side from, const std::string& bytes);
@@ -98,6 +99,7 @@ class LifelinesWorld {
     void check_verdict(const Rank& rank, const rendezvous::Verdict& verdict);
     void check_settled(Rank& rank);
     void check_end();
+    bool is_given_up(const Rank& rank) const;
     void check_tree();
     void wrong(const std::string& what);
 

@@ -112,6 +112,8 @@ Network::Network(int size, std::mt19937_64& chance, const Instant& now)
     }
 }
 
+Network::~Network() = default;
+
 transport::Streams& Network::streams_of(int rank) {
     return *ranks_[static_cast<std::size_t>(rank)];
 }

@@ -34,6 +34,7 @@ class Network {
  public:
     /// `now` is the time, which the test moves.
     Network(int size, std::mt19937_64& chance, const Instant& now);
+    ~Network();
 
     transport::Streams& streams_of(int rank);
     /// The connection breaks off: a part of the bytes under way still arrives.
