@@ -90,6 +90,7 @@ struct GroupInfo {
     Determinism determinism = Determinism::fast;
     double latency_us = 0;   ///< predicted for an all_reduce of few bytes
     double us_per_byte = 0;  ///< what each further byte adds
+    bool changed = false;    ///< passes have made other collectives of the group's: all its ranks have the same
     friend bool operator==(const GroupInfo&, const GroupInfo&) = default;
 };
 
@@ -143,17 +144,18 @@ struct TUTTI_API Graph {
     std::vector<std::uint64_t> buffers;  ///< their sizes in bytes
     std::vector<Range> temporaries;      ///< nobody reads these after the graph
     std::vector<Node> nodes;
-    int arena = -1;        ///< the buffer that each Executable makes for itself, for temporaries; -1: none
-    bool changed = false;  ///< by a pass that touched communication
+    int arena = -1;  ///< the buffer that each Executable makes for itself, for temporaries; -1: none
     /// The functions, and where the buffers lie; null after from_text().
     std::shared_ptr<const detail::CapturedCalls> calls;
 
     /// Exact, without those that follow from others of the same range.
     std::vector<Edge> edges() const;
+    /// Whether passes have changed the collectives of one of its groups.
+    bool changed() const noexcept;
     /// Equal in every run and process for equal graphs; addresses and call sites do not count.
     std::uint64_t hash() const;
     /// Of the collectives on one of its groups, in their order, with what passes made of them: ranks whose graphs agree
-    /// have equal ones. It travels with the group's first collective of a changed graph.
+    /// have equal ones. It travels with the first collective of a group whose collectives are changed.
     std::uint64_t collectives_hash(std::size_t group) const;
     /// A line for each group, buffer and node, for people and for from_text().
     std::string to_text() const;
@@ -316,8 +318,9 @@ struct TUTTI_API Optimised {
 };
 
 /// The passes, over the graphs of all ranks that their groups name. A pure function: it moves no data and asks nobody.
-/// Collectives are changed only where all their ranks change them alike. The results are proved. Throws InvalidArgument
-/// if `graphs` do not hold by themselves.
+/// Collectives are changed only where all their ranks change them alike. The results are proved: a pass whose result
+/// does not prove moves no call past those of other groups, or is left out for these ranks and those that share groups
+/// with them, and Change::text says so and why. Throws InvalidArgument if `graphs` do not hold by themselves.
 TUTTI_API std::vector<Optimised> optimise(const std::vector<Graph>& graphs, const OptimiseOptions& options = {});
 /// The same for this rank's graph: all ranks of the group call it. One exchange of the graphs' texts comes first,
 /// unless the options say that the graphs are alike; replays exchange nothing more than their collectives.

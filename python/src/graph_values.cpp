@@ -55,7 +55,8 @@ void bind_parts(nb::module_& m) {
             "determinism", [](const GroupInfo& g) { return name_of(g.determinism); },
             "fast, run_to_run or layout_invariant.")
         .def_ro("latency_us", &GroupInfo::latency_us, "Predicted for an all_reduce of few bytes.")
-        .def_ro("us_per_byte", &GroupInfo::us_per_byte, "Microseconds that each further byte adds.");
+        .def_ro("us_per_byte", &GroupInfo::us_per_byte, "Microseconds that each further byte adds.")
+        .def_ro("changed", &GroupInfo::changed, "Whether passes have made other collectives of the group's.");
     nb::class_<Node>(m, "GraphNode", "A captured call, a compute step, a wait, or a copy that a pass has made.")
         .def_prop_ro(
             "kind", [](const Node& n) { return to_string(n.kind); },
@@ -117,7 +118,7 @@ void bind_graph_values(nb::module_& m) {
         .def_ro("buffers", &Graph::buffers, "Their sizes in bytes.")
         .def_ro("temporaries", &Graph::temporaries, "Nobody reads these after the graph.")
         .def_ro("nodes", &Graph::nodes)
-        .def_ro("changed", &Graph::changed, "Whether a pass has touched communication.")
+        .def_prop_ro("changed", &Graph::changed, "Whether passes have changed the collectives of one of its groups.")
         .def("edges", &Graph::edges, "Exact, without those that follow from others of the same range.")
         .def("hash", &Graph::hash,
              "Equal in every run and process for equal graphs; addresses and call sites do not count.")

@@ -10,8 +10,10 @@
 // Equal on all ranks are the results of an all_reduce, all_gather or broadcast of the same group that nobody has
 // written to since. The last three rules may round sums otherwise, so they are not used on sums of floating-point
 // numbers under Determinism::run_to_run. A rank uses its own block alone where the others are temporary, or
-// overwritten, and nobody reads them before. The proof compares symbols of all ranks afterwards: where a program is
-// different on another rank, so that values are not equal there, optimise() goes without these rules.
+// overwritten, and nobody reads them before. An all_reduce has each rank wait for the others where a reduce has only
+// the root wait, so with Settings::in_place nothing but collectives of the group lies between a reduce and its
+// broadcast. The proof compares symbols of all ranks afterwards: where a program is different on another rank, so that
+// values are not equal there, optimise() goes without these rules.
 #include "core/interval_map.hpp"
 #include "graph/liveness.hpp"
 #include "graph/passes.hpp"
@@ -74,7 +76,6 @@ class Algebra {
                 result.graph.nodes.push_back(std::move(made));
             }
         }
-        result.graph.changed = graph_.changed || !text_.empty();
         result.text = std::move(text_);
         return result;
     }
@@ -203,6 +204,9 @@ class Algebra {
         if (std::ranges::any_of(writes_of(reduce), [&](const Range& r) { return r != whole; })) return std::nullopt;
         for (std::size_t j = i + 1; j < graph_.nodes.size(); ++j) {
             const Node& node = graph_.nodes[j];
+            const bool is_elsewhere = is_communication(node.kind) && node.group != reduce.group;
+            if (settings_.in_place && (is_elsewhere || is_message(node.kind) || node.kind == Kind::wait))
+                return std::nullopt;
             std::vector<Range> touched = reads_of(node);
             for (const Range& r : writes_of(node)) touched.push_back(r);
             if (std::ranges::none_of(touched, [&](const Range& r) { return overlap(r, whole); })) continue;

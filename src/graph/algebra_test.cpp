@@ -15,7 +15,7 @@ std::vector<Kind> after(const std::function<void(Program&)>& program, Determinis
     const auto before = graphs_of(3, program, determinism);
     const auto graphs = each(before, &apply_algebra);
     EXPECT_TRUE(prove(before, graphs)) << test::faults_of(prove(before, graphs));
-    for (std::size_t r = 0; r < 3; ++r) EXPECT_EQ(graphs[r].changed, kinds_of(graphs[r]) != kinds_of(before[r]));
+    for (std::size_t r = 0; r < 3; ++r) EXPECT_EQ(graphs[r].changed(), kinds_of(graphs[r]) != kinds_of(before[r]));
     return kinds_of(graphs[1]);
 }
 
@@ -247,7 +247,7 @@ TEST(Optimising, leaves_alone_what_ranks_would_change_differently) {
         std::vector<Kind> kinds = kinds_of(o.graph);
         std::erase(kinds, Kind::compute);
         EXPECT_EQ(kinds, (std::vector{Kind::all_reduce, Kind::broadcast, Kind::all_reduce})) << o.to_text();
-        EXPECT_TRUE(o.graph.changed);
+        EXPECT_TRUE(o.graph.changed());
         EXPECT_EQ(o.graph.collectives_hash(0), results[0].graph.collectives_hash(0));
     }
 }

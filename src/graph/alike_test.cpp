@@ -32,7 +32,7 @@ TEST(Alike, optimise_asks_nobody_and_gives_what_all_graphs_give) {
     for (std::size_t r = 0; r < graphs.size(); ++r) {
         const Optimised one = optimise(graphs[r], {.alike = true});
         EXPECT_EQ(one.graph, all[r].graph);
-        EXPECT_TRUE(one.graph.changed) << "the broadcast of what all ranks have";
+        EXPECT_TRUE(one.graph.changed()) << "the broadcast of what all ranks have";
     }
 }
 

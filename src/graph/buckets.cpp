@@ -3,12 +3,15 @@
 //
 // A window collects them in the program's order, while steps that need one of them step back behind it. It closes
 // before other communication that needs one of them, at messages, and, when it is full, at the next compute step: data
-// that could go should not wait. Closed, it is cut into buckets in the order in which their results are needed.
+// that could go should not wait. Closed, it is cut into buckets in the order in which their results are needed. All of
+// them run where the window closed; with Settings::in_place each runs where its last call was.
 #include "graph/passes.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <tuple>
 
 namespace tutti::graph {
@@ -32,6 +35,7 @@ class Buckets {
         : graph_(graph),
           settings_(settings),
           before_(predecessors(graph)),
+          could_block_(could_block(graph)),
           needed_at_(graph.nodes.size(), static_cast<int>(graph.nodes.size())) {
         for (int i = static_cast<int>(before_.size()) - 1; i >= 0; --i) {
             for (const int p : before_[static_cast<std::size_t>(i)]) needed_at_[static_cast<std::size_t>(p)] = i;
@@ -42,19 +46,22 @@ class Buckets {
         for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) visit(i);
         while (!windows_.empty()) close(0);
         Result result{graph_, std::move(text_)};
-        result.graph.nodes = std::move(nodes_);
-        std::erase_if(result.graph.nodes, [&](const Node& n) {
-            return n.kind == Kind::wait && std::ranges::find(over_, n.of) != over_.end();
-        });
-        result.graph.changed = graph_.changed || !result.text.empty();
+        result.graph.nodes.clear();
+        for (std::size_t i = 0; i < nodes_.size(); ++i) {
+            const Node& n = nodes_[i];
+            const bool is_over = n.kind == Kind::wait && std::ranges::find(over_, n.of) != over_.end();
+            if (!is_over && !left_.contains(i)) result.graph.nodes.push_back(n);
+        }
         return result;
     }
 
  private:
     const Node& node(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
 
-    bool may_join(const Node& n) const {
+    bool may_join(int i) const {
+        const Node& n = node(i);
         const bool kind = may_run_in_chunks(n.kind) || n.kind == Kind::broadcast;
+        if (settings_.in_place && n.asynchronous && !could_block_[static_cast<std::size_t>(i)]) return false;
         if (!kind || n.opaque || n.pieces.size() != 1 || settings_.keeps(graph_, n)) return false;
         if (n.kind == Kind::all_reduce && n.pieces.front().reads != n.pieces.front().writes) return false;
         return may_be_combined_otherwise(graph_, n) && bytes_of(n) < limit(n);
@@ -80,7 +87,7 @@ class Buckets {
             else
                 ++w;
         }
-        if (may_join(n)) return join(i);
+        if (may_join(i)) return join(i);
         bool later = false;
         for (Window& w : windows_) {
             if (!needs(w, before)) continue;
@@ -104,6 +111,18 @@ class Buckets {
         window->members.push_back(i);
         window->bytes += bytes_of(n);
         window->needs[static_cast<std::size_t>(i)] = true;
+        if (!settings_.in_place) return;
+        places_[i] = nodes_.size();
+        nodes_.push_back(n);
+    }
+
+    /// Behind all others, or at the place of the last of its members.
+    void put(const Node& made, const std::vector<int>& members) {
+        if (!settings_.in_place) return nodes_.push_back(made);
+        std::set<std::size_t> at;
+        for (const int i : members) at.insert(places_.at(i));
+        nodes_[*at.rbegin()] = made;
+        left_.insert(at.begin(), std::prev(at.end()));
     }
 
     void close(std::size_t index) {
@@ -138,7 +157,7 @@ class Buckets {
 
     void emit(const std::vector<int>& members) {
         Node whole = node(members.front());
-        if (members.size() == 1) return nodes_.push_back(std::move(whole));
+        if (members.size() == 1) return put(whole, members);
         std::vector<std::string> parts;
         whole.asynchronous = false;
         for (const int i : members) {
@@ -152,17 +171,20 @@ class Buckets {
         }
         for (const std::string& site : parts) whole.site += ", " + site;
         text_.push_back(fmt::format("{} calls became one: {}", members.size(), describe(graph_, whole)));
-        nodes_.push_back(std::move(whole));
+        put(whole, members);
     }
 
     const Graph& graph_;
     const Settings& settings_;
     std::vector<std::vector<int>> before_;
-    std::vector<int> needed_at_;  ///< by position, that of the first node that needs it
+    std::vector<bool> could_block_;  ///< by position
+    std::vector<int> needed_at_;     ///< by position, that of the first node that needs it
     std::vector<Window> windows_;
     std::vector<int> deferred_;  ///< ascending
     std::vector<int> over_;      ///< ids of asynchronous nodes that are done when their bucket is
     std::vector<Node> nodes_;
+    std::map<int, std::size_t> places_;  ///< in place: of members, in nodes_
+    std::set<std::size_t> left_;         ///< places of members that run at another's
     std::vector<std::string> text_;
 };
 

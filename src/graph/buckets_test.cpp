@@ -24,7 +24,7 @@ std::vector<std::vector<int>> calls_after(const std::function<void(Program&)>& p
         auto& list = calls.emplace_back();
         for (const Piece& p : n.pieces) list.push_back(p.call);
     }
-    EXPECT_EQ(graphs[1].changed, calls.size() != before[1].nodes.size());
+    EXPECT_EQ(graphs[1].changed(), calls.size() != before[1].nodes.size());
     return calls;
 }
 using Calls = std::vector<std::vector<int>>;

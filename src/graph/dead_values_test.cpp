@@ -8,11 +8,12 @@ namespace {
 using test::Program;
 
 std::vector<int> left(const Program& p) {
-    const Result result = drop_dead_values(p.graph(), test::settings_of(p.graph()));
+    Result result = drop_dead_values(p.graph(), test::settings_of(p.graph()));
+    mark_changed_groups(p.graph(), result.graph);
     std::vector<int> ids;
     for (const Node& n : result.graph.nodes) ids.push_back(n.id);
     EXPECT_EQ(result.text.size(), p.graph().nodes.size() - ids.size());
-    EXPECT_FALSE(result.graph.changed) << "communication is as it was";
+    EXPECT_FALSE(result.graph.changed()) << "communication is as it was";
     EXPECT_TRUE(prove({p.graph()}, {result.graph})) << test::faults_of(prove({p.graph()}, {result.graph}));
     return ids;
 }

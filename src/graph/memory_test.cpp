@@ -51,7 +51,7 @@ Graph with_shared_memory(const std::function<void(Program&)>& program) {
     const auto before = graphs_of(2, program);
     const auto graphs = test::each(before, &reuse_memory);
     EXPECT_TRUE(prove(before, graphs)) << test::faults_of(prove(before, graphs));
-    EXPECT_FALSE(graphs[1].changed) << "communication is as it was";
+    EXPECT_FALSE(graphs[1].changed()) << "communication is as it was";
     EXPECT_LE(graphs[1].peak_bytes(), before[1].peak_bytes());
     return graphs[1];
 }

@@ -126,7 +126,7 @@ TEST(Mutations, two_hundred_are_all_found) {
     const std::vector<Optimised> optimised = optimise(before, options);
     const std::vector<Graph> after = test::graphs_in(optimised);
     ASSERT_TRUE(prove(before, after)) << faults_of(prove(before, after));
-    ASSERT_TRUE(after.front().changed) << optimised.front().to_text();
+    ASSERT_TRUE(after.front().changed()) << optimised.front().to_text();
     ASSERT_TRUE(std::ranges::any_of(after.front().nodes, &Node::asynchronous)) << optimised.front().to_text();
     ASSERT_GE(after.front().arena, 0) << optimised.front().to_text();
     ASSERT_EQ(std::ranges::count(after.front().nodes, 8U, &Node::rows), 2) << optimised.front().to_text();

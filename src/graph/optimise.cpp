@@ -1,5 +1,8 @@
 // optimise(): the passes in their order, over the graphs of all ranks, until all ranks' communication agrees; then the
-// proof. And the same for one rank's graph, after an exchange.
+// proof, by which a pass may have to do less. And the same for one rank's graph, after an exchange.
+//
+// Everything is decided from the graphs of all ranks that share groups, directly or by way of other ranks, so all of
+// them decide alike; ranks that share none have no part in it.
 #include "graph/passes.hpp"
 
 #include <tutti/object_collectives.hpp>
@@ -14,28 +17,50 @@ namespace tutti::graph {
 namespace {
 
 struct Pass {
-    const char* name;
+    std::string name;
     Result (*run)(const Graph&, const Settings&);
+    bool moves_calls = false;  ///< past those of other groups, unless they stay in place
+    /// What the pass may do, and, where that is not all, the fault of its result otherwise.
+    enum class May { everything, stay_in_place, nothing } may = May::everything;
+    std::string fault{};
+
+    /// Less than now, because of the fault.
+    void restrict(std::string why) {
+        may = moves_calls && may == May::everything ? May::stay_in_place : May::nothing;
+        fault = std::move(why);
+    }
+    Result on(const Graph& graph, Settings settings) const {
+        if (may == May::nothing)
+            return {graph, {fmt::format("left out, because its result would not prove: {}", fault)}};
+        settings.in_place = may == May::stay_in_place;
+        Result result = run(graph, settings);
+        if (settings.in_place)
+            result.text.push_back(
+                fmt::format("no call moved past those of other groups and messages, because otherwise: {}", fault));
+        return result;
+    }
 };
 
 std::vector<Pass> passes_of(const OptimiseOptions& o) {
     std::vector<Pass> passes;
-    if (o.algebra) passes.push_back({"algebra", &apply_algebra});
+    if (o.algebra) passes.push_back({"algebra", &apply_algebra, true});
     if (o.dead_values) passes.push_back({"dead values", &drop_dead_values});
-    if (o.order == Order::free && o.buckets) passes.push_back({"buckets", &make_buckets});
+    if (o.order == Order::free && o.buckets) passes.push_back({"buckets", &make_buckets, true});
     if (o.order == Order::free && o.split && o.overlap) passes.push_back({"split", &split_collectives});
     if (o.order == Order::free && o.overlap) passes.push_back({"overlap", &overlap_collectives});
     if (o.memory) passes.push_back({"memory", &reuse_memory});
     return passes;
 }
 
-Optimised run_passes(const Graph& graph, const Settings& settings) {
+/// `stages`: the graph after each pass stays with its change.
+Optimised run_passes(const Graph& graph, const std::vector<Pass>& passes, const Settings& settings, bool stages) {
     Optimised result{graph, {}};
-    for (const Pass& pass : passes_of(settings.options)) {
+    for (const Pass& pass : passes) {
         const double before_us = result.graph.predicted_us();
         const std::uint64_t before_bytes = result.graph.peak_bytes();
-        Result after = pass.run(result.graph, settings);
+        Result after = pass.on(result.graph, settings);
         result.graph = std::move(after.graph);
+        mark_changed_groups(graph, result.graph);
         result.changes.push_back({pass.name,
                                   std::move(after.text),
                                   before_us,
@@ -43,7 +68,7 @@ Optimised run_passes(const Graph& graph, const Settings& settings) {
                                   before_bytes,
                                   result.graph.peak_bytes(),
                                   {}});
-        if (settings.options.stages) result.changes.back().after = result.graph;
+        if (stages) result.changes.back().after = result.graph;
     }
     return result;
 }
@@ -114,7 +139,85 @@ bool leave_alone_what_differs(const std::vector<Optimised>& results, std::vector
     return true;
 }
 
+/// Places of the graphs whose ranks share groups with each other, directly or by way of others.
+std::vector<std::vector<std::size_t>> parts_of(const std::vector<Graph>& graphs) {
+    const std::vector<int> numbers = ranks_in_world(graphs);
+    std::map<int, int> part_of;  // by rank of the world; a part has the number of one of its ranks
+    for (const int rank : numbers) part_of[rank] = rank;
+    for (const Graph& g : graphs) {
+        for (const GroupInfo& group : g.groups) {
+            std::set<int> joined;
+            for (const int rank : group.ranks) joined.insert(part_of.at(rank));
+            if (joined.size() == 1) continue;
+            for (auto& [rank, part] : part_of) part = joined.contains(part) ? *joined.begin() : part;
+        }
+    }
+    std::map<int, std::vector<std::size_t>> parts;
+    for (std::size_t r = 0; r < graphs.size(); ++r) parts[part_of.at(numbers[r])].push_back(r);
+    std::vector<std::vector<std::size_t>> list;
+    for (auto& [part, places] : parts) list.push_back(std::move(places));
+    return list;
+}
+
+/// The passes over the graphs of ranks that share groups.
+class Optimising {
+ public:
+    Optimising(std::vector<Graph> graphs, const OptimiseOptions& options)
+        : graphs_(std::move(graphs)), options_(options), passes_(passes_of(options)) {}
+
+    /// A pass whose result does not prove does less, or nothing, and all run again; without passes every graph is
+    /// proved.
+    std::vector<Optimised> run() {
+        for (;;) {
+            run_until_alike();
+            const Proof proof = proof_of([](const Optimised& o) -> const Graph& { return o.graph; });
+            if (proof) return std::move(results_);
+            restrict_first_fault(proof);
+        }
+    }
+
+ private:
+    void run_until_alike() {
+        settings_.clear();
+        for (const Graph& g : graphs_) settings_.push_back({options_, ordinals(g), {}});
+        do run_passes_of_all(options_.stages);
+        while (leave_alone_what_differs(results_, settings_));
+    }
+    void run_passes_of_all(bool stages) {
+        results_.clear();
+        for (std::size_t r = 0; r < graphs_.size(); ++r)
+            results_.push_back(run_passes(graphs_[r], passes_, settings_[r], stages));
+    }
+    template <class GraphOf>
+    Proof proof_of(GraphOf&& graph_of) const {
+        std::vector<Graph> made;
+        for (const Optimised& o : results_) made.push_back(graph_of(o));
+        return prove(graphs_, made);
+    }
+
+    /// `last`: the proof of what all passes together have made.
+    void restrict_first_fault(const Proof& last) {
+        if (!options_.stages) run_passes_of_all(true);
+        for (std::size_t i = 0; i < passes_.size(); ++i) {
+            const Proof proof = proof_of([i](const Optimised& o) -> const Graph& { return o.changes[i].after; });
+            if (!proof && passes_[i].may != Pass::May::nothing) return passes_[i].restrict(proof.faults.front());
+        }
+        throw InternalError("optimise: no pass has made what does not prove: " + last.faults.front());
+    }
+
+    std::vector<Graph> graphs_;
+    const OptimiseOptions& options_;
+    std::vector<Pass> passes_;
+    std::vector<Settings> settings_;  ///< by rank
+    std::vector<Optimised> results_;  ///< by rank
+};
+
 }  // namespace
+
+void mark_changed_groups(const Graph& captured, Graph& made) {
+    for (std::size_t g = 0; g < made.groups.size(); ++g)
+        made.groups[g].changed = made.collectives_hash(g) != captured.collectives_hash(g);
+}
 
 Difference first_difference(const Graph& a, const Graph& b, const std::string& group, const Settings& of_a,
                             const Settings& of_b) {
@@ -137,24 +240,13 @@ Difference first_difference(const Graph& a, const Graph& b, const std::string& g
 
 std::vector<Optimised> optimise(const std::vector<Graph>& graphs, const OptimiseOptions& options) {
     check(graphs);
-    std::vector<Settings> settings;
-    for (const Graph& g : graphs) settings.push_back({options, ordinals(g), {}, {}});
-    std::vector<Optimised> results;
-    const auto run = [&] {
-        do {
-            results.clear();
-            for (std::size_t r = 0; r < graphs.size(); ++r) results.push_back(run_passes(graphs[r], settings[r]));
-        } while (leave_alone_what_differs(results, settings));
-        std::vector<Graph> after;
-        for (const Optimised& r : results) after.push_back(r.graph);
-        return prove(graphs, after);
-    };
-    Proof proof = run();
-    if (!proof && options.algebra) {  // values that are equal on all ranks for one rank need not be for another
-        for (Settings& s : settings) s.options.algebra = false;
-        proof = run();
+    std::vector<Optimised> results(graphs.size());
+    for (const std::vector<std::size_t>& part : parts_of(graphs)) {
+        std::vector<Graph> own;
+        for (const std::size_t r : part) own.push_back(graphs[r]);
+        std::vector<Optimised> made = Optimising(std::move(own), options).run();
+        for (std::size_t i = 0; i < part.size(); ++i) results[part[i]] = std::move(made[i]);
     }
-    if (!proof) throw InternalError("optimise: the passes' result does not prove: " + proof.faults.front());
     return results;
 }
 

@@ -1,7 +1,9 @@
 // Overlap: collectives that take long, as predicted, start as soon as their inputs are there and are waited for just
 // before the first node that needs them, so that compute steps run meanwhile.
 //
-// Communication keeps its order: a collective overtakes compute steps alone. The bytes under way stay below a bound.
+// Communication keeps its order: a collective overtakes compute steps alone. The bytes under way stay below a bound, as
+// far as the program does not start more before it waits: a wait never moves before a call that the program makes
+// first, which another rank may need to go on.
 #include "graph/passes.hpp"
 
 #include <fmt/format.h>
@@ -16,6 +18,7 @@ namespace {
 class Overlap {
  public:
     Overlap(const Graph& graph, const Settings& settings) : given_(graph), options_(settings.options), graph_(graph) {
+        find_waits();
         forget_waits();
         before_ = predecessors(graph_);
         chain();
@@ -51,6 +54,20 @@ class Overlap {
     bool is_candidate(const Node& n) const {
         return is_collective(n.kind) && n.kind != Kind::barrier &&
                (n.asynchronous || predicted_us(given_, n) >= options_.overlap_us);
+    }
+
+    void find_waits() {
+        const std::vector<bool> could = could_block(given_);
+        for (std::size_t i = 0; i < given_.nodes.size(); ++i) {
+            const Node& n = given_.nodes[i];
+            positions_[n.id] = static_cast<int>(i);
+            if (n.kind == Kind::wait) waited_at_.try_emplace(n.of, static_cast<int>(i));
+            if (!n.asynchronous || could[i]) any_time_.insert(n.id);
+        }
+    }
+    /// Before the next call that is made at a node.
+    bool may_wait_before(int next, int i) const {
+        return any_time_.contains(node(i).id) || waited_at_.at(node(i).id) < positions_.at(node(next).id);
     }
 
     // Waits for collectives are placed anew; those for messages stay where they are.
@@ -105,7 +122,12 @@ class Overlap {
         }
         if (is_candidate(i)) {
             const std::uint64_t bytes = bytes_of(node(i));
-            while (!under_way_.empty() && in_flight_ + bytes > options_.in_flight_bytes) wait_for(under_way_.front());
+            const auto may_wait = [&](int other) { return may_wait_before(i, other); };
+            while (in_flight_ + bytes > options_.in_flight_bytes) {
+                const auto first = std::ranges::find_if(under_way_, may_wait);
+                if (first == under_way_.end()) break;
+                wait_for(*first);
+            }
             flying_[static_cast<std::size_t>(i)] = true;
             under_way_.push_back(i);
             in_flight_ += bytes;
@@ -136,7 +158,7 @@ class Overlap {
             if (n.kind != Kind::wait || !computed_at.contains(n.of)) continue;
             const double meanwhile = computed - computed_at[n.of];
             if (meanwhile <= 0) {
-                blocking.insert(n.of);
+                if (any_time_.contains(n.of)) blocking.insert(n.of);
                 continue;
             }
             const Node& start = *std::ranges::find(given_.nodes, n.of, &Node::id);
@@ -154,7 +176,9 @@ class Overlap {
 
     const Graph& given_;
     const OptimiseOptions& options_;
-    Graph graph_;  ///< without the waits that are placed anew
+    std::map<int, int> positions_, waited_at_;  ///< by id, in the given graph; of asynchronous nodes that of the wait
+    std::set<int> any_time_;                    ///< ids of nodes that may block
+    Graph graph_;                               ///< without the waits that are placed anew
     std::vector<bool> candidates_;
     std::vector<std::vector<int>> before_;
     std::set<std::pair<int, int>> follows_only_;  ///< the order of communication, not of data

@@ -15,7 +15,7 @@ std::string order_after(const std::function<void(Program&)>& program, OptimiseOp
     options.overlap_us = 15;
     const auto graphs = each(before, &overlap_collectives, options);
     EXPECT_TRUE(prove(before, graphs)) << test::faults_of(prove(before, graphs));
-    EXPECT_FALSE(graphs[1].changed) << "other ranks may make the plain calls";
+    EXPECT_FALSE(graphs[1].changed()) << "other ranks may make the plain calls";
     EXPECT_LE(graphs[1].predicted_us(), before[1].predicted_us());
     std::string text;
     for (const Node& n : graphs[1].nodes) {

@@ -1,7 +1,9 @@
 // Passes: pure functions from a graph to a graph that does the same in less time, each with its changes in words.
 //
 // A pass sees one rank's graph. Communication must change alike on all ranks: optimise() compares what the ranks'
-// passes made, and has them leave alone what they do not agree on (Settings::keep).
+// passes made, and has them leave alone what they do not agree on (Settings::keep). Ranks of several groups may wait
+// for each other in a circle where a call moves past one of another group: optimise() proves what the passes made, and
+// has the pass to blame keep each call in its place (Settings::in_place).
 #pragma once
 
 #include "graph/value.hpp"
@@ -18,6 +20,10 @@ struct Settings {
     std::vector<int> ordinals;                     ///< of the captured graph (value.hpp)
     std::set<Ordinal> keep;                        ///< collectives that stay as they are
     std::map<Ordinal, std::size_t> most_chunks{};  ///< of collectives that other ranks cut into fewer
+    /// No call moves past communication of another group, nor past a message: calls become one at the place of the last
+    /// of them, and only such that wait for the others there anyway. If the program's order of calls has no circle of
+    /// waiting ranks, neither has that one: it holds each of these calls after all that it followed.
+    bool in_place = false;
 
     /// Of a collective that is made of captured calls: the first of them.
     Ordinal ordinal_of(const Graph& graph, const Node& node) const;
@@ -43,6 +49,9 @@ Result split_collectives(const Graph& graph, const Settings& settings);
 Result overlap_collectives(const Graph& graph, const Settings& settings);
 /// Has temporaries that are not needed at the same time share the bytes of one arena.
 Result reuse_memory(const Graph& graph, const Settings& settings);
+
+/// Notes for each group whether its collectives are others than the captured ones, or in another order.
+void mark_changed_groups(const Graph& captured, Graph& made);
 
 /// The graphs of all ranks of the one group of `graph`, if each has captured what this rank has. Throws InvalidArgument
 /// for a node of which this rank cannot know what it is on another.

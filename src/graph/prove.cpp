@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 #include <tuple>
+#include <utility>
 
 namespace tutti::graph {
 namespace {
@@ -29,7 +30,13 @@ struct Shared {
 struct Flying {
     int position;
     const Node* node;
-    std::uint64_t number;  ///< of its collective
+    std::uint64_t number;  ///< of its collective, or of its message from that rank
+};
+
+/// From one rank to another.
+struct Messages {
+    std::vector<Contents> sent;
+    std::uint64_t posted = 0;  ///< receives
 };
 
 struct Rank {
@@ -49,10 +56,10 @@ class Run {
  public:
     explicit Run(const std::vector<Graph>& graphs) {
         ranks_.reserve(graphs.size());
+        const std::vector<int> numbers = ranks_in_world(graphs);
         for (std::size_t r = 0; r < graphs.size(); ++r) {
-            const int world = rank_in_world(graphs[r], static_cast<int>(r));
-            ranks_.emplace_back(world, graphs[r]);
-            if (!index_.emplace(world, r).second) fault(fmt::format("two graphs are of rank {}", world));
+            ranks_.emplace_back(numbers[r], graphs[r]);
+            if (!index_.emplace(numbers[r], r).second) fault(fmt::format("two graphs are of rank {}", numbers[r]));
         }
         for (const Rank& rank : ranks_) {
             for (const GroupInfo& g : rank.graph->groups) check_group(rank, g);
@@ -109,9 +116,9 @@ class Run {
         }
         if (!stuck.empty()) return fault("ranks wait forever: " + stuck);
         for (const auto& [channel, messages] : messages_) {
-            if (!messages.empty())
+            if (messages.sent.size() > messages.posted)
                 fault(fmt::format("rank {} sends {} messages to rank {} that it does not receive", std::get<1>(channel),
-                                  messages.size(), std::get<2>(channel)));
+                                  messages.sent.size() - messages.posted, std::get<2>(channel)));
         }
     }
 
@@ -127,7 +134,7 @@ class Run {
         else if (node.kind == Kind::send)
             send(rank, node);
         else if (node.kind == Kind::receive)
-            over = node.asynchronous ? fly(rank, node, 0) : receive(rank, node, static_cast<int>(rank.at));
+            over = post_receive(rank, node);
         else if (node.kind == Kind::copy)
             copy(rank, node);
         else
@@ -255,7 +262,7 @@ class Run {
         }
         const Flying f = *found;
         if (f.node->kind == Kind::receive) {
-            if (!receive(rank, *f.node, f.position)) return false;
+            if (!receive(rank, *f.node, f.number, f.position)) return false;
         } else if (is_collective(f.node->kind)) {
             const GroupInfo& group = rank.graph->groups[static_cast<std::size_t>(f.node->group)];
             Shared& shared = shared_.at(group.name);
@@ -272,23 +279,33 @@ class Run {
     using Channel = std::tuple<std::string, int, int, int>;  // group, from, to, tag
     void send(Rank& rank, const Node& node) {
         const std::string& group = rank.graph->groups[static_cast<std::size_t>(node.group)].name;
-        messages_[{group, rank.world, node.peer, node.tag}].push_back(
+        messages_[{group, rank.world, node.peer, node.tag}].sent.push_back(
             rank.memory.read(node.pieces.front().reads.front()));
         if (node.asynchronous) fly(rank, node, 0);
     }
-    bool receive(Rank& rank, const Node& node, int position) {
+    Messages& messages_to(const Rank& rank, const Node& node) {
         const std::string& group = rank.graph->groups[static_cast<std::size_t>(node.group)].name;
-        std::deque<Contents>& messages = messages_[{group, node.peer, rank.world, node.tag}];
-        if (messages.empty()) return false;
+        return messages_[{group, node.peer, rank.world, node.tag}];
+    }
+    // Messages belong to receives in the order in which these are posted, whichever is waited for first.
+    bool post_receive(Rank& rank, const Node& node) {
+        if (!rank.begun) rank.number = messages_to(rank, node).posted++;
+        rank.begun = true;
+        if (node.asynchronous) return fly(rank, node, rank.number);
+        return receive(rank, node, rank.number, static_cast<int>(rank.at));
+    }
+    bool receive(Rank& rank, const Node& node, std::uint64_t number, int position) {
+        Messages& messages = messages_to(rank, node);
+        if (messages.sent.size() <= number) return false;
+        const Contents message = std::exchange(messages.sent[number], {});
         const Range& to = node.pieces.front().writes.front();
-        const std::uint64_t bytes = size_of(messages.front());
+        const std::uint64_t bytes = size_of(message);
         if (bytes != to.bytes) {
             fault(fmt::format("rank {}: {} expects {} bytes, but {} come", rank.world, describe(*rank.graph, node),
                               to.bytes, bytes));
             return false;
         }
-        rank.memory.write(to, messages.front(), position);
-        messages.pop_front();
+        rank.memory.write(to, message, position);
         return true;
     }
 
@@ -326,7 +343,7 @@ class Run {
     std::vector<Rank> ranks_;
     std::map<int, std::size_t> index_;  ///< of ranks_, by rank of the world
     std::map<std::string, Shared> shared_;
-    std::map<Channel, std::deque<Contents>> messages_;
+    std::map<Channel, Messages> messages_;
     std::vector<std::string> faults_;
     bool failed_ = false;
 };

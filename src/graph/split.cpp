@@ -104,7 +104,6 @@ class Split {
         if (text_.empty()) return result;
         result.graph.nodes.clear();
         for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) add_chunks(result.graph.nodes, i);
-        result.graph.changed = true;
         result.text = std::move(text_);
         return result;
     }

@@ -54,7 +54,7 @@ TEST(Split, has_a_step_compute_one_chunk_while_another_is_on_its_way) {
         },
         chunks(4));
     EXPECT_EQ(order_of(split), "cscscscbwww") << split.graph.to_text();
-    EXPECT_TRUE(split.graph.changed);
+    EXPECT_TRUE(split.graph.changed());
     EXPECT_TRUE(test::says(split.to_text(),
                            "all_reduce of float32 × 4096, sum (line 1) and \"step 0\" run in 4 "
                            "chunks: while one is on its way, the next is computed"));

@@ -327,9 +327,9 @@ class Builder {
 
     // The first collective of each group tells the others what passes made of this graph.
     void mark(const Node& node, Operation& operation) {
-        if (!graph_.changed || !is_collective(node.kind)) return;
+        if (!is_collective(node.kind)) return;
         const auto group = static_cast<std::size_t>(node.group);
-        if (begun_[group]) return;
+        if (begun_[group] || !graph_.groups[group].changed) return;
         begun_[group] = true;
         operation.call.fingerprint =
             group::Fingerprint::pack_graph(operation.call.fingerprint, graph_.collectives_hash(group));

@@ -157,7 +157,10 @@ inline std::vector<Graph> graphs_in(const std::vector<Optimised>& results) {
 inline std::vector<Graph> each(const std::vector<Graph>& graphs, Result (*pass)(const Graph&, const Settings&),
                                const OptimiseOptions& options = {}) {
     std::vector<Graph> results;
-    for (const Graph& g : graphs) results.push_back(pass(g, settings_of(g, options)).graph);
+    for (const Graph& g : graphs) {
+        results.push_back(pass(g, settings_of(g, options)).graph);
+        mark_changed_groups(g, results.back());
+    }
     return results;
 }
 inline ::testing::AssertionResult says(const std::string& text, const std::string& part) {

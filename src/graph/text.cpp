@@ -142,6 +142,7 @@ GroupInfo read_group(Line& line) {
     g.latency_us = line.microseconds();
     line.want("byte");
     g.us_per_byte = line.microseconds();
+    g.changed = line.take("changed");
     return g;
 }
 
@@ -243,12 +244,12 @@ void check_blocks(Line& line, const Graph& graph, const Node& n) {
 }  // namespace
 
 std::string Graph::to_text() const {
-    std::string text = fmt::format("tutti graph 1{}\n", changed ? " changed" : "");
+    std::string text = "tutti graph 1\n";
     for (const GroupInfo& g : groups) {
         text += fmt::format("group {} ranks", in_quotes(g.name));
         for (const int rank : g.ranks) text += fmt::format(" {}", rank);
-        text += fmt::format(" rank {} {} latency {} byte {}\n", g.rank, settings::name_of(g.determinism), g.latency_us,
-                            g.us_per_byte);
+        text += fmt::format(" rank {} {} latency {} byte {}{}\n", g.rank, settings::name_of(g.determinism),
+                            g.latency_us, g.us_per_byte, g.changed ? " changed" : "");
     }
     for (std::size_t b = 0; b < buffers.size(); ++b)
         text += fmt::format("buffer {}{}\n", buffers[b], static_cast<int>(b) == arena ? " arena" : "");
@@ -269,7 +270,6 @@ Graph read_graph(std::string_view text, const std::string& origin, int first_lin
             line.want("tutti");
             line.want("graph");
             line.want("1");
-            graph.changed = line.take("changed");
         } else if (line.take("group")) {
             graph.groups.push_back(read_group(line));
         } else if (line.take("buffer")) {

@@ -145,7 +145,15 @@ std::uint64_t Graph::hash() const {
     for (const std::uint64_t bytes : buffers) hash = mix_bits(fnv1a_word(hash, bytes));
     hash = mix_bits(hash_ranges(hash, temporaries));
     for (const Node& n : nodes) hash = hash_node(hash, n);
-    return mix_bits(fnv1a_word(fnv1a_word(hash, word(arena)), changed ? 1 : 0));
+    std::uint64_t changed_groups = 0;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+        if (groups[g].changed) changed_groups = fnv1a_word(changed_groups, g + 1);
+    }
+    return mix_bits(fnv1a_word(fnv1a_word(hash, word(arena)), changed_groups));
+}
+
+bool Graph::changed() const noexcept {
+    return std::ranges::any_of(groups, &GroupInfo::changed);
 }
 
 std::uint64_t Graph::collectives_hash(std::size_t group) const {
@@ -178,7 +186,7 @@ bool operator==(const Graph& a, const Graph& b) {
                x.whole == y.whole && x.name == y.name && x.pieces == y.pieces;
     };
     return a.groups == b.groups && a.buffers == b.buffers && a.temporaries == b.temporaries && a.arena == b.arena &&
-           a.changed == b.changed && std::ranges::equal(a.nodes, b.nodes, same_node);
+           std::ranges::equal(a.nodes, b.nodes, same_node);
 }
 
 int rank_in_world(const Graph& graph, int otherwise) {
@@ -186,6 +194,26 @@ int rank_in_world(const Graph& graph, int otherwise) {
         if (g.rank >= 0 && g.rank < static_cast<int>(g.ranks.size())) return g.ranks[static_cast<std::size_t>(g.rank)];
     }
     return otherwise;
+}
+
+std::vector<int> ranks_in_world(const std::vector<Graph>& graphs) {
+    constexpr int unknown = -1;
+    std::vector<int> ranks;
+    std::set<int> named, taken;
+    for (const Graph& g : graphs) {
+        taken.insert(ranks.emplace_back(rank_in_world(g, unknown)));
+        for (const GroupInfo& group : g.groups) named.insert(group.ranks.begin(), group.ranks.end());
+    }
+    std::erase_if(named, [&](int rank) { return taken.contains(rank); });
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+        if (ranks[r] != unknown) continue;
+        int place = static_cast<int>(r);
+        if (!named.empty() && !named.contains(place)) place = *named.begin();
+        while (!taken.insert(place).second) ++place;
+        named.erase(place);
+        ranks[r] = place;
+    }
+    return ranks;
 }
 
 std::string describe(const Graph& graph, const Node& node) {
@@ -284,6 +312,34 @@ bool has_rows(const Node& step) noexcept {
         some = true;
     }
     return some && std::ranges::all_of(piece.writes, in_rows);
+}
+
+std::vector<bool> could_block(const Graph& graph) {
+    constexpr int of_messages = -1;
+    std::vector<bool> could(graph.nodes.size());
+    std::map<int, std::size_t> started;  // by id
+    struct Latest {
+        int group = of_messages;
+        std::size_t behind = 0;  // the position of the next node
+    };
+    Latest latest, other;  // the latest communication, and the latest that is of another group
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+        const Node* node = &graph.nodes[i];
+        if (node->kind == Kind::wait) {
+            const auto start = started.find(node->of);
+            if (start == started.end()) continue;
+            node = &graph.nodes[start->second];
+            if (is_collective(node->kind))
+                could[start->second] = (latest.group == node->group ? other : latest).behind <= start->second;
+        } else if (!is_communication(node->kind)) {
+            continue;
+        }
+        if (node->asynchronous) started.try_emplace(node->id, i);
+        const int group = is_message(node->kind) ? of_messages : node->group;
+        if (latest.group != group) other = std::exchange(latest, {group, 0});
+        latest.behind = i + 1;
+    }
+    return could;
 }
 
 int next_id(const Graph& graph) {

@@ -33,6 +33,9 @@ std::vector<std::vector<int>> predecessors(const Graph& graph);
 /// The rank of the world whose graph it is, as its groups say; without any, `otherwise`.
 int rank_in_world(const Graph& graph, int otherwise);
 
+/// The same for graphs of all ranks that their groups name: those without groups have the numbers that are left.
+std::vector<int> ranks_in_world(const std::vector<Graph>& graphs);
+
 /// "all_reduce of float32 × 16, sum (train.cpp:12)"
 std::string describe(const Graph& graph, const Node& node);
 
@@ -69,6 +72,10 @@ bool has_rows(const Node& step) noexcept;
 
 /// Microseconds, predicted.
 double predicted_us(const Graph& graph, const Node& node);
+
+/// By position: asynchronous collectives that could as well block. Until its wait the rank has no messages and no
+/// collectives of other groups, so no other rank needs it to go on meanwhile.
+std::vector<bool> could_block(const Graph& graph);
 
 /// The next free id.
 int next_id(const Graph& graph);

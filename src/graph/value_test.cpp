@@ -80,7 +80,7 @@ TEST(Graphs, can_be_written_and_read_back) {
     Graph g = sample();
     g.nodes[0].name = "with \"quotes\" and \\";
     g.nodes[1].opaque = true;
-    g.changed = true;
+    g.groups[0].changed = true;
     const Graph back = Graph::from_text(g.to_text());
     EXPECT_TRUE(back == g) << back.to_text() << g.to_text();
     EXPECT_EQ(back.hash(), g.hash());

@@ -131,7 +131,7 @@ TEST_P(GraphPasses, share_the_memory_of_temporaries) {
         moved.bind(x, other);
         EXPECT_EQ(run(moved, other, 5), expected);
         // Communication is as it was: the other rank may go without.
-        EXPECT_FALSE(optimised.graph.changed);
+        EXPECT_FALSE(optimised.graph.changed());
         if (g.rank() == 0) moved.bind(other, x);
         EXPECT_EQ(run(g.rank() == 0 ? moved : plain, x, 6), run(plain, x, 6));
     });

@@ -93,7 +93,7 @@ TEST_P(Graphs, replay_what_the_program_does) {
             const std::vector<Values> before = step.results();
             const Graph captured = graph::capture([&] { step.run(); });
             EXPECT_EQ(step.results(), before) << "a capture moves nothing";
-            EXPECT_FALSE(captured.changed);
+            EXPECT_FALSE(captured.changed());
             Executable replayed(captured), optimised(graph::optimise(captured, {.group = g, .overlap_us = 0}).graph);
             for (int round = 1; round < 4; ++round) {
                 step.fill(round);

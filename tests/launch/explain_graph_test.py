@@ -79,7 +79,7 @@ class ExplainGraph(CliCase):
         self.assertIn('group "world" has rank 1, of which there is no graph', alone)
 
     def test_a_graph_that_passes_have_changed_is_shown_as_it_is(self):
-        text = ('tutti graph 1 changed\ngroup "w" ranks 0 rank 0 fast latency 1 byte 0\nbuffer 4\n'
+        text = ('tutti graph 1\ngroup "w" ranks 0 rank 0 fast latency 1 byte 0 changed\nbuffer 4\n'
                 'node 0 all_reduce group 0 float32 sum piece 0 1 reads 0+0:4 writes 0+0:4\n')
         said = self.explained(self.file("changed", text), more=("--svg", self.folder / "one.svg"))
         self.assertIn("passes have changed these graphs already", said)
