@@ -355,10 +355,13 @@ class TUTTI_API Executable {
     /// exceptions).
     void replay();
     /// From the next replay on, uses `replacement` where it used `captured`, a tensor of the capture (or an earlier
-    /// replacement): the same dtype and size, both in one piece. InvalidArgument where a node's tensor lies in it only
-    /// in part, or a node cannot move: a compute step whose function takes no views, a tensor that is not in one piece.
+    /// replacement): the same dtype and size, both in one piece. InvalidArgument where the graph has no such tensor, or
+    /// a node's tensor lies in it only in part; where a node cannot move: a compute step whose function takes no views,
+    /// a tensor that is not in one piece; and where what the graph writes would share memory with another of its
+    /// tensors.
     void bind(ConstTensorView captured, TensorView replacement);
-    /// Several at once, for the cost of one: all of them, or none where one is refused.
+    /// Several at once, for the cost of one: all of them, or none where one is refused. Each names a tensor by where it
+    /// is before any of them moves, so {{x, y}, {y, x}} swaps two.
     void bind(std::span<const Binding> bindings);
     const Graph& graph() const noexcept;
 

@@ -13,6 +13,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -74,13 +75,18 @@ class ExecutableObject {
         executable_.bind(from.view(), to.view());
         const void* const at = from.view().data();
         const std::size_t bytes = from.view().byte_count();
+        const auto is_here = [&](const Bound& b) { return b.bytes == bytes && b.array.view().data() == at; };
+        const auto was_here = [&](const Bound& b) { return b.bytes == bytes && b.captured == at; };
+        const bool by_place = std::ranges::any_of(bound_, is_here);  // as executable_ understands the name
+        bool is_known = false;
         for (Bound& bound : bound_) {
-            if (bound.bytes != bytes || (bound.captured != at && bound.array.view().data() != at)) continue;
-            bound.array = std::move(to);
+            if (by_place ? !is_here(bound) : !was_here(bound)) continue;
+            bound.array = Array(replacement, writes, "Executable.bind", "replacement");
             bound.object = nb::borrow(replacement);
-            return;
+            is_known = true;
         }
-        bound_.push_back({at, bytes, std::move(to), nb::borrow(replacement)});
+        if (!is_known || (by_place && std::ranges::none_of(bound_, was_here)))
+            bound_.push_back({at, bytes, std::move(to), nb::borrow(replacement)});
     }
 
     const Graph& graph() const { return executable_.graph(); }
@@ -328,10 +334,12 @@ void bind_graph(nb::module_& m) {
         .def("replay", &ExecutableObject::replay,
              "Runs the graph once, to the end, without the interpreter's lock but in compute steps. Raises what its\n"
              "calls and functions raise.")
-        .def("bind", &ExecutableObject::bind, nb::arg("captured"), nb::arg("replacement"),
-             "From the next replay on, uses the array `replacement` where it used `captured`, an array of the capture\n"
-             "or an earlier replacement: of the same type and size, both in one piece. InvalidArgument where an array\n"
-             "of a node lies in it only in part, or where a compute step's function takes no arrays.")
+        .def(
+            "bind", &ExecutableObject::bind, nb::arg("captured"), nb::arg("replacement"),
+            "From the next replay on, uses the array `replacement` where it used `captured`, an array of the capture\n"
+            "or an earlier replacement: of the same type and size, both in one piece. InvalidArgument where the graph\n"
+            "has no such array, an array of a node lies in it only in part, a compute step's function takes no\n"
+            "arrays, or what the graph writes would share memory with another of its arrays.")
         .def_prop_ro("graph", &ExecutableObject::graph, "The graph that it runs.");
 }
 

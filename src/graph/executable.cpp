@@ -57,13 +57,7 @@ class Place {
 
 class Executable::State {
  public:
-    explicit State(const Graph& graph) : graph_(graph) {
-        if (!graph_.calls) {
-            throw InvalidArgument(
-                "instantiate: the graph has no functions and buffers: expected one of capture(), or what optimise() "
-                "made of "
-                "it");
-        }
+    explicit State(const Graph& graph) : graph_(runnable(graph)), bindings_(graph_) {
         if (graph_.arena >= 0) {
             const std::uint64_t bytes = graph_.buffers[static_cast<std::size_t>(graph_.arena)];
             arena_ = empty(uint8, Extents::of(static_cast<std::int64_t>(bytes)));
@@ -86,16 +80,20 @@ class Executable::State {
 
     void bind(std::span<const Binding> wanted) {
         Bindings next = bindings_;
-        for (const auto& [captured, replacement] : wanted) {
-            check(captured, replacement);
-            if (captured.element_count() > 0) next.add(captured, replacement);
-        }
+        for (const auto& [captured, replacement] : wanted) check(captured, replacement);
+        next.move(wanted);
         std::vector<Step> steps = steps_of(graph_, next, arena());  // all or nothing
         bindings_ = std::move(next);
         steps_ = std::move(steps);
     }
 
  private:
+    static const Graph& runnable(const Graph& graph) {
+        if (graph.calls) return graph;
+        throw InvalidArgument(
+            "instantiate: the graph has no functions and buffers: expected one of capture(), or what optimise() made "
+            "of it");
+    }
     static void check(const ConstTensorView& captured, const TensorView& replacement) {
         for (const auto& [name, view] : {std::pair<const char*, const ConstTensorView&>("captured", captured),
                                          std::pair<const char*, const ConstTensorView&>("replacement", replacement)}) {

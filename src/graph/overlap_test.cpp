@@ -102,6 +102,44 @@ TEST(Overlap, places_the_program_s_own_waits_later) {
               "s0 c2 w0 c3");
 }
 
+// Rank 1 sends only after it has joined the call: rank 0 must not wait for that call before it sends.
+TEST(Overlap, has_the_program_s_own_calls_block_only_where_no_other_rank_needs_this_one_meanwhile) {
+    const auto program = [](bool sends) {
+        return [sends](Program& p) {
+            const Range x = p.buffer(is_long), m = p.buffer(8), z = p.buffer(8);
+            p.compute({}, {z});  // 0
+            const int sum = p.all_reduce(x);
+            p.start(sum);
+            if (sends && p.rank() == 1) p.send(m, 0);
+            if (sends && p.rank() == 0) p.receive(m, 1);
+            p.wait(sum);
+        };
+    };
+    EXPECT_EQ(order_after(program(true)), "s1 c0 b2 w1");
+    EXPECT_EQ(order_after(program(false)), "s1 c0 w1");
+}
+
+TEST(Overlap, goes_above_the_bound_where_the_program_does) {
+    OptimiseOptions options;
+    options.in_flight_bytes = is_long;
+    const auto program = [](bool sends) {
+        return [sends](Program& p) {
+            const Range x = p.buffer(is_long), y = p.buffer(is_long), m = p.buffer(8);
+            const int one = p.all_reduce(x);  // 0
+            p.start(one);
+            if (sends && p.rank() == 0) p.send(m, 1);
+            if (sends && p.rank() == 1) p.receive(m, 0);
+            const int other = p.all_reduce(y);
+            p.start(other);
+            p.compute({}, {m});
+            p.wait(one);
+            p.wait(other);
+        };
+    };
+    EXPECT_EQ(order_after(program(true), options), "s0 b1 s2 c3 w0 w2");
+    EXPECT_EQ(order_after(program(false), options), "b0 s1 c2 w1");
+}
+
 TEST(Overlap, says_what_runs_beside_what) {
     Program p(0, 1);
     const Range x = p.buffer(is_long), y = p.buffer(8);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -54,7 +55,10 @@ struct Rank {
 
 class Run {
  public:
-    explicit Run(const std::vector<Graph>& graphs) {
+    /// Whether a rank that gets nothing of a collective, and only sends, waits for the others all the same, as it may
+    /// have to where its data finds no room.
+    enum class Senders { wait, go_on };
+    Run(const std::vector<Graph>& graphs, Senders senders) : senders_(senders) {
         ranks_.reserve(graphs.size());
         const std::vector<int> numbers = ranks_in_world(graphs);
         for (std::size_t r = 0; r < graphs.size(); ++r) {
@@ -182,8 +186,7 @@ class Run {
             rank.begun = true;
         }
         if (node.asynchronous) return fly(rank, node, rank.number);
-        const bool waits = !writes_of(node).empty() || node.kind == Kind::barrier;
-        return finish(rank, node, group, shared, rank.number, static_cast<int>(rank.at), waits);
+        return finish(rank, node, group, shared, rank.number, static_cast<int>(rank.at));
     }
 
     bool join(const Rank& rank, const Node& node, const GroupInfo& group, Shared& shared) {
@@ -217,9 +220,9 @@ class Run {
         return true;
     }
 
-    // `waits`: it has to see what the others bring.
     bool finish(Rank& rank, const Node& node, const GroupInfo& group, Shared& shared, std::uint64_t number,
-                int position, bool waits) {
+                int position) {
+        const bool waits = senders_ == Senders::wait || !writes_of(node).empty() || node.kind == Kind::barrier;
         JointCall& one = shared.instances[number - shared.first];
         if (waits && one.joined < static_cast<int>(group.ranks.size())) return false;
         if (waits) {
@@ -265,13 +268,9 @@ class Run {
             if (!receive(rank, *f.node, f.number, f.position)) return false;
         } else if (is_collective(f.node->kind)) {
             const GroupInfo& group = rank.graph->groups[static_cast<std::size_t>(f.node->group)];
-            Shared& shared = shared_.at(group.name);
-            if (shared.instances[f.number - shared.first].joined < static_cast<int>(group.ranks.size())) return false;
-            rank.flying.erase(found);
-            rank.waited.push_back(node.of);
-            return finish(rank, *f.node, group, shared, f.number, f.position, true);
+            if (!finish(rank, *f.node, group, shared_.at(group.name), f.number, f.position)) return false;
         }
-        rank.flying.erase(std::ranges::find_if(rank.flying, [&](const Flying& g) { return g.node == f.node; }));
+        rank.flying.erase(found);
         rank.waited.push_back(node.of);
         return true;
     }
@@ -340,6 +339,7 @@ class Run {
 
     const Rank& rank_of_world(int world) const { return ranks_[index_.at(world)]; }
 
+    Senders senders_;
     std::vector<Rank> ranks_;
     std::map<int, std::size_t> index_;  ///< of ranks_, by rank of the world
     std::map<std::string, Shared> shared_;
@@ -413,7 +413,7 @@ class Comparison {
 }  // namespace
 
 Proof prove(const std::vector<Graph>& graphs) {
-    Run run(graphs);
+    Run run(graphs, Run::Senders::go_on);
     return {std::move(run.faults())};
 }
 
@@ -421,13 +421,16 @@ Proof prove(const std::vector<Graph>& captured, const std::vector<Graph>& optimi
     if (captured.size() != optimised.size())
         return {{fmt::format("{} optimised graphs for {} captured ones: expected as many", optimised.size(),
                              captured.size())}};
-    Run before(captured);
-    if (!before.faults().empty()) return {std::move(before.faults())};
-    Run after(optimised);
+    // A program that runs although its senders wait has to do so afterwards.
+    auto senders = Run::Senders::wait;
+    std::optional<Run> before(std::in_place, captured, senders);
+    if (!before->faults().empty()) before.emplace(captured, senders = Run::Senders::go_on);
+    if (!before->faults().empty()) return {std::move(before->faults())};
+    Run after(optimised, senders);
     if (!after.faults().empty()) return {std::move(after.faults())};
     Proof proof;
     for (std::size_t r = 0; r < captured.size(); ++r)
-        Comparison(before.ranks()[r], after.ranks()[r], proof.faults).compare();
+        Comparison(before->ranks()[r], after.ranks()[r], proof.faults).compare();
     return proof;
 }
 

@@ -65,6 +65,39 @@ TEST(Proofs, find_a_collective_that_has_overtaken_a_receive) {
              "all_reduce of float32 × 2, sum (line 0)"));
 }
 
+TEST(Proofs, give_messages_to_receives_in_the_order_in_which_they_are_posted) {
+    const auto graphs = graphs_of(2, [](Program& p) {
+        const Range x = p.buffer(8), y = p.buffer(16);
+        if (p.rank() == 0) {
+            p.send(x, 1);
+            p.send(y, 1);
+            return;
+        }
+        const int first = p.receive(x, 0), second = p.receive(y, 0);
+        p.start(first);
+        p.start(second);
+        p.wait(second);
+        p.wait(first);
+    });
+    EXPECT_TRUE(prove(graphs)) << faults_of(prove(graphs));
+}
+
+// A root goes on before the others come, as far as there is room for its data.
+TEST(Proofs, of_what_runs_without_room_for_what_roots_send_want_that_it_still_does) {
+    const auto program = [](bool root_first) {
+        return graphs_of(2, [&](Program& p) {
+            const Range x = p.buffer(8), y = p.buffer(8);
+            if (p.rank() == 0 && root_first) p.broadcast(x, 0);
+            if (p.rank() == 0) p.send(y, 1);
+            if (p.rank() == 1) p.receive(y, 0);
+            if (p.rank() == 1 || !root_first) p.broadcast(x, 0);
+        });
+    };
+    EXPECT_TRUE(prove(program(true)));
+    EXPECT_TRUE(prove(program(true), program(true)));
+    EXPECT_TRUE(says(prove(program(false), program(true)), "ranks wait forever"));
+}
+
 TEST(Proofs, find_what_touches_a_call_under_way) {
     const auto program = [](int fault) {
         return graphs_of(2, [&](Program& p) {
@@ -191,6 +224,19 @@ TEST(Proofs, refuse_graphs_that_are_not_those_of_all_ranks) {
     graphs.push_back(graphs.front());
     EXPECT_TRUE(says(prove(graphs), "two graphs are of rank 0"));
     EXPECT_TRUE(says(prove(graphs, {}), "expected as many"));
+}
+
+TEST(Proofs, number_graphs_without_groups_so_that_all_ranks_are_there) {
+    auto graphs = graphs_of(3, [](Program& p) {
+        const Range x = p.buffer(8);
+        if (p.rank() == 0) p.send(x, 3);
+        if (p.rank() == 1) p.receive(x, 2);
+        if (p.rank() == 2) p.compute({}, {x});
+    });
+    for (Graph& g : graphs) g.groups[0].ranks = {2, 3, 7};
+    graphs[2].groups.clear();
+    EXPECT_TRUE(prove(graphs, graphs)) << faults_of(prove(graphs, graphs));
+    EXPECT_EQ(ranks_in_world(graphs), (std::vector{2, 3, 7}));
 }
 
 }  // namespace

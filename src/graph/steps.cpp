@@ -344,41 +344,6 @@ class Builder {
 
 }  // namespace
 
-void Bindings::add(const ConstTensorView& captured, const TensorView& replacement) {
-    const auto* at = static_cast<const std::byte*>(captured.data());
-    const std::uint64_t bytes = captured.byte_count();
-    auto* const now = static_cast<std::byte*>(replacement.data());
-    const auto named = [&](auto place) {
-        return std::ranges::find_if(bindings_, [&](const Binding& b) { return place(b) == at && b.bytes == bytes; });
-    };
-    auto found = named([](const Binding& b) { return static_cast<const std::byte*>(b.now); });
-    if (found == bindings_.end()) found = named([](const Binding& b) { return b.begin; });
-    if (found != bindings_.end()) {
-        found->now = now;
-        return;
-    }
-    for (const Binding& b : bindings_) {
-        if (at < b.begin + b.bytes && b.begin < at + bytes)
-            throw InvalidArgument(
-                "Executable.bind: a part of the tensor has been bound already: expected the same tensor, or its "
-                "replacement");
-    }
-    bindings_.push_back({at, bytes, now});
-}
-
-std::byte* Bindings::place(const std::byte* at, std::uint64_t bytes) const {
-    for (const Binding& b : bindings_) {
-        if (at >= b.begin + b.bytes || b.begin >= at + bytes) continue;
-        if (at < b.begin || at + bytes > b.begin + b.bytes)
-            throw InvalidArgument(fmt::format(
-                "Executable.bind: a node's tensor of {} bytes lies in the bound one only in part: expected a "
-                "bound tensor that holds it",
-                bytes));
-        return b.now + (at - b.begin);
-    }
-    return const_cast<std::byte*>(at);
-}
-
 void Step::run(std::vector<Step>& all) {
     switch (kind) {
         case Kind::compute: return function->run(reads, writes);

@@ -3,6 +3,7 @@
 // Threads: one at a time.
 #pragma once
 
+#include "graph/bindings.hpp"
 #include "graph/captured.hpp"
 
 #include <tutti/plan.hpp>
@@ -14,23 +15,6 @@
 #include <vector>
 
 namespace tutti::graph {
-
-/// Where the program's memory lies now: what bind() moved.
-class Bindings {
- public:
-    void add(const ConstTensorView& captured, const TensorView& replacement);
-    /// Where [at, at + bytes) of the capture lies now. Throws InvalidArgument where only a part of it has moved.
-    std::byte* place(const std::byte* at, std::uint64_t bytes) const;
-    bool moves(const std::byte* at, std::uint64_t bytes) const { return place(at, bytes) != at; }
-
- private:
-    struct Binding {
-        const std::byte* begin;
-        std::uint64_t bytes;
-        std::byte* now;
-    };
-    std::vector<Binding> bindings_;
-};
 
 struct Move {
     std::byte* to;

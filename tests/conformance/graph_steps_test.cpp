@@ -316,6 +316,57 @@ void try_step(std::uint64_t seed, const ProcessGroup& world, const std::vector<G
     }
 }
 
+TEST(GraphGroups, of_which_one_has_changed_leave_the_others_as_they_were) {
+    run_ranks(3, How::threads, [](const ProcessGroup& world) {
+        const std::vector<ProcessGroup> groups = new_groups({{0, 1}, {1, 2}}, {.world = world});
+        const ProcessGroup &left = groups[0], &right = groups[1];
+        std::vector<float> a(4), b(4), c(4);
+        const auto step = [&] {
+            if (!right.is_non_member()) {
+                all_reduce(a, {.group = right});
+                all_reduce(b, {.group = right});
+            }
+            if (!left.is_non_member()) all_reduce(c, {.group = left});
+        };
+        const graph::Optimised optimised =
+            graph::optimise(graph::capture(step), {.group = world, .bucket_bytes = 1 << 20});
+        for (const graph::GroupInfo& group : optimised.graph.groups) EXPECT_EQ(group.changed, group.ranks.back() == 2);
+        graph::Executable replayed(optimised.graph);
+        for (int turn = 0; turn < 2; ++turn) {
+            for (auto* v : {&a, &b, &c}) std::ranges::fill(*v, 1.F);
+            // The group that no pass has touched takes plain calls too.
+            if (turn == 1 && world.rank() == 0)
+                step();
+            else
+                replayed.replay();
+            for (const auto* v : {&a, &b}) EXPECT_EQ((*v)[3], world.rank() == 0 ? 1.F : 2.F);
+            EXPECT_EQ(c[3], world.rank() == 2 ? 1.F : 2.F);
+        }
+    });
+}
+
+TEST(GraphGroups, on_whose_calls_others_wait_keep_them_in_their_places) {
+    run_ranks(3, How::threads, [](const ProcessGroup& world) {
+        const ProcessGroup left = new_groups({{0, 1}}, {.world = world}).front();
+        std::vector<float> x(36), y(12);
+        const auto step = [&] {
+            async::broadcast(x, {.group = world, .group_src = 1}).wait();
+            if (left.is_non_member()) return;
+            async::all_to_all_single(y, TensorView(x.data(), {12}, float32), {.group = left}).wait();
+        };
+        const graph::Optimised optimised = graph::optimise(graph::capture(step), {.group = world});
+        EXPECT_TRUE(has(optimised.to_text(),
+                        "no call moved past those of other groups and messages, because "
+                        "otherwise: ranks wait forever: rank "))
+            << optimised.to_text();
+        graph::Executable replayed(optimised.graph);
+        std::ranges::fill(x, static_cast<float>(world.rank()));
+        replayed.replay();
+        EXPECT_EQ(x.back(), 1.F);
+        EXPECT_EQ(y.back(), world.rank() == 2 ? 0.F : 1.F);
+    });
+}
+
 class GraphSteps : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GraphSteps, ::testing::Values(2, 3, 4),
                          [](const auto& instance) { return std::to_string(instance.param); });

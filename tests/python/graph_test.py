@@ -128,6 +128,10 @@ def binding(rank):
     assert y[0].tolist() == [2] * 4 and y[1].tolist() == [0] * 4
     assert seen[-1][0] is x
     other, rows = np.full(4, 5.0), np.zeros((2, 4))
+    message = message_of(tutti.InvalidArgument, step.bind, np.zeros(4), other)
+    assert "captured is float64[4] at 0x" in message and "which no node of the graph uses" in message, message
+    message = message_of(tutti.InvalidArgument, step.bind, x, y[0])
+    assert "would stand for two tensors of the graph" in message, message
     step.bind(x, other)
     step.bind(y[0], rows[1])
     released = weakref.ref(rows)
