@@ -1,6 +1,5 @@
 #include "simulation/job.hpp"
 
-#include "algorithm/plan.hpp"
 #include "schedule/symbols.hpp"
 #include "support/request_of.hpp"
 #include "support/symbol_numbers.hpp"
@@ -38,8 +37,10 @@ struct Job::Step {
     Contract contract{};
     std::uint64_t sequence = 0, fingerprint = 0;
     int from = -1, to = -1;
-    std::size_t bytes = 0;
+    std::size_t bytes = 0, tag = 0;
     bool any_source = false;
+    bool paced = false;  // both ends wait for it before they go on
+    bool late = false;   // it meets its receive when all else of the script is over
     // Rank culprit_ calls this instead.
     std::shared_ptr<Step> instead{};
 };
@@ -107,6 +108,7 @@ class Job::Rank final : public transport::Calls {
     std::size_t outputs_at_ = 0;
     std::optional<engine::Execution> execution_;
     std::list<Message> messages_;
+    std::vector<std::size_t> late_;  // receives that are yet to be posted
     Instant since_{}, next_probe_{};
 };
 
@@ -126,7 +128,8 @@ bool Job::Rank::turn() {
     moved |= finish_messages();
     if (!execution_) moved |= begin_next();
     if (!heed_mailbox()) return true;
-    if (next_ == job_.script_.size() && !execution_ && messages_.empty() && mailbox_.finish().empty()) {
+    const bool waits = execution_ || !messages_.empty() || job_.awaits_surplus(rank_);
+    if (next_ == job_.script_.size() && !waits && mailbox_.finish().empty()) {
         finished_ = true;
         return true;
     }
@@ -135,11 +138,19 @@ bool Job::Rank::turn() {
 }
 
 bool Job::Rank::begin_next() {
-    if (next_ == job_.script_.size()) return false;
+    if (next_ == job_.script_.size()) {
+        for (const std::size_t number : late_) post(job_.script_[number], number);
+        return !std::exchange(late_, {}).empty();
+    }
+    if (next_ > 0 && job_.script_[next_ - 1].paced &&
+        std::ranges::any_of(messages_, [&](const Message& message) { return message.number == next_ - 1; }))
+        return false;
     const Step& planned = job_.script_[next_];
     const Step& step = planned.instead && rank_ == job_.culprit_ ? *planned.instead : planned;
     if (!step.schedules.empty())
         begin(step);
+    else if (step.late && step.to == rank_)
+        late_.push_back(next_);
     else if (step.from == rank_ || step.to == rank_)
         post(step, next_);
     ++next_;
@@ -171,7 +182,7 @@ void Job::Rank::post(const Step& step, std::size_t number) {
     message.receives = step.to == rank_;
     message.bytes.resize(step.bytes);
     message.transfer.peer = message.receives ? (step.any_source ? transport::any_source : step.from) : step.to;
-    message.transfer.channel = Channel::of_message(0, number);
+    message.transfer.channel = Channel::of_message(0, step.tag);
     message.transfer.bytes = step.bytes;
     if (message.receives) {
         message.transfer.target = message.bytes.data();
@@ -190,7 +201,8 @@ bool Job::Rank::finish_collective() {
         values.push_back(symbols::symbol_of(memory_[i], symbols::reduces(contract.collective)));
     const std::string wrong = schedule::wrong_with(values, rank_, job_.size_, contract);
     // A collective that a rank calls differently has no right result.
-    const bool agreed = job_.fault_ != Fault::mismatch || step_->sequence < job_.script_.back().sequence;
+    const bool agreed = (job_.fault_ != Fault::mismatch && job_.fault_ != Fault::surplus) ||
+                        step_->sequence < job_.script_.back().sequence;
     if (!wrong.empty() && agreed)
         job_.wrong_ = fmt::format("rank {}, {} #{}: {}", rank_, to_string(contract.collective), step_->sequence, wrong);
     execution_.reset();
@@ -276,7 +288,8 @@ Job::Job(std::uint64_t seed)
              : dice < 65 ? Fault::death
              : dice < 78 ? Fault::cut
              : dice < 85 ? Fault::damage
-                         : Fault::mismatch;
+             : dice < 93 ? Fault::mismatch
+                         : Fault::surplus;
     culprit_ = static_cast<int>(below(chance_, static_cast<std::uint64_t>(size_)));
     other_ = static_cast<int>(
         (static_cast<std::uint64_t>(culprit_) + 1 + below(chance_, static_cast<std::uint64_t>(size_ - 1))) %
@@ -291,39 +304,76 @@ Job::~Job() {
     Clock::simulate(nullptr);
 }
 
+Job::Step Job::make(Contract contract, std::uint64_t sequence, std::string algorithm) {
+    contract.host_of = layout_.host_of;
+    Step step;
+    step.sequence = sequence;
+    for (int rank = 0; rank < size_; ++rank) {
+        Request request = request_of(contract, rank);
+        request.algorithm = algorithm;
+        step.schedules.push_back(algorithm::plan(layout_, request));
+    }
+    step.fingerprint = 1 + (sequence << 8 | static_cast<std::uint64_t>(contract.collective) << 3 |
+                            static_cast<std::uint64_t>(contract.root));
+    step.contract = std::move(contract);
+    return step;
+}
+
+// One message; or many with one tag, more than may be under way without their receives.
+void Job::add_messages() {
+    const auto n = static_cast<std::size_t>(size_);
+    Step step;
+    step.from = static_cast<int>(below(chance_, n));
+    step.to = static_cast<int>(below(chance_, n));
+    step.bytes = below(chance_, 20) == 0 ? below(chance_, 400'000) : below(chance_, 3000);
+    // Nothing but news tells a receive of any source that the connection to one of them has broken off.
+    step.any_source = below(chance_, 4) == 0 && fault_ != Fault::cut;
+    if (fault_ == Fault::death) lifelines_tell_ |= step.any_source;
+    std::uint64_t count = 1;
+    if (below(chance_, 50) == 0) {
+        count = 2 + below(chance_, 20);
+        step.bytes = 1 + below(chance_, 250'000);
+        step.any_source = false;
+        step.late = below(chance_, 2) == 0;
+        step.paced = !step.late && below(chance_, 2) == 0;
+    }
+    if (step.from == step.to) return;
+    step.tag = script_.size();
+    script_.insert(script_.end(), count, step);
+}
+
+// The last collective is one of which no rank gets away without it.
+void Job::add_surplus(std::uint64_t sequence) {
+    const auto n = static_cast<std::size_t>(size_);
+    Contract contract{.collective = Collective::all_to_all};
+    contract.matrix.assign(n, std::vector<std::uint64_t>(n, 1));
+    auto& count = contract.matrix[static_cast<std::size_t>(culprit_)][static_cast<std::size_t>(other_)];
+    count = 0;
+    script_.push_back(make(contract, sequence, "pairwise"));
+    count = 1 + below(chance_, 30);
+    script_.back().instead = std::make_shared<Step>(make(contract, sequence, "pairwise"));
+}
+
+bool Job::awaits_surplus(int rank) const {
+    return fault_ == Fault::surplus && rank == other_;
+}
+
 // The last collective of a job in which one rank calls another one is an all_reduce: all ranks wait for all.
 void Job::write_script() {
     const auto n = static_cast<std::size_t>(size_);
-    algorithm::Layout layout;
-    for (int rank = 0; rank < size_; ++rank) layout.host_of.push_back(rank);
-    layout.machines = size_;
-    layout.segment_bytes = sizeof(std::int64_t) * (1 + below(chance_, 40));
-    const auto make = [&](Contract contract, std::uint64_t sequence) {
-        contract.host_of = layout.host_of;
-        Step step;
-        step.contract = contract;
-        step.sequence = sequence;
-        const auto names = algorithm::applicable(layout, request_of(contract, 0));
-        const std::string name = names[below(chance_, names.size())];
-        for (int rank = 0; rank < size_; ++rank) {
-            Request request = request_of(contract, rank);
-            request.algorithm = name;
-            step.schedules.push_back(algorithm::plan(layout, request));
-        }
-        step.fingerprint = 1 + (sequence << 8 | static_cast<std::uint64_t>(contract.collective) << 3 |
-                                static_cast<std::uint64_t>(contract.root));
-        return step;
+    for (int rank = 0; rank < size_; ++rank) layout_.host_of.push_back(rank);
+    layout_.machines = size_;
+    layout_.segment_bytes = sizeof(std::int64_t) * (1 + below(chance_, 40));
+    const auto add = [&](Contract contract, std::uint64_t sequence) {
+        contract.host_of = layout_.host_of;
+        const auto names = algorithm::applicable(layout_, request_of(contract, 0));
+        return make(std::move(contract), sequence, std::string(names[below(chance_, names.size())]));
     };
     std::uint64_t sequence = 0;
     const std::uint64_t steps = 2 + below(chance_, 8);
     for (std::uint64_t i = 0; i < steps; ++i) {
         if (below(chance_, 3) == 0) {
-            Step& step = script_.emplace_back();
-            step.from = static_cast<int>(below(chance_, n));
-            step.to = static_cast<int>(below(chance_, n));
-            step.bytes = below(chance_, 20) == 0 ? below(chance_, 400'000) : below(chance_, 3000);
-            step.any_source = below(chance_, 4) == 0;
-            if (step.from == step.to) script_.pop_back();
+            add_messages();
             continue;
         }
         Contract contract{.collective = static_cast<Collective>(1 + below(chance_, collective_count)),
@@ -340,20 +390,22 @@ void Job::write_script() {
             }
         }
         if (contract.collective == Collective::all_reduce) contract.in_place = below(chance_, 2) == 0;
-        script_.push_back(make(std::move(contract), ++sequence));
+        script_.push_back(add(std::move(contract), ++sequence));
     }
-    script_.push_back(make({.collective = Collective::all_reduce, .count = 1 + below(chance_, 50)}, ++sequence));
+    script_.push_back(add({.collective = Collective::all_reduce, .count = 1 + below(chance_, 50)}, ++sequence));
+    if (fault_ == Fault::surplus) add_surplus(++sequence);
     if (fault_ != Fault::mismatch) return;
     Contract other{.collective = Collective::all_gather};
     other.counts.assign(n, 1 + below(chance_, 50));
-    script_.back().instead = std::make_shared<Step>(make(std::move(other), sequence));
+    script_.back().instead = std::make_shared<Step>(add(std::move(other), sequence));
 }
 
 void Job::strike() {
     struck_ = true;
     switch (fault_) {
         case Fault::none:
-        case Fault::mismatch: break;
+        case Fault::mismatch:
+        case Fault::surplus: break;
         case Fault::cut: network_.cut(culprit_, other_); break;
         case Fault::damage: network_.damage(culprit_, other_); break;
         case Fault::death: {
@@ -392,7 +444,8 @@ bool Job::is_excused(const Verdict& verdict) const {
             return struck_ && verdict.kind == VerdictKind::peer_lost &&
                    (verdict.rank == culprit_ || verdict.rank == other_);
         case Fault::damage: return struck_ && verdict.kind == VerdictKind::damaged && verdict.rank == culprit_;
-        case Fault::mismatch: return verdict.kind == VerdictKind::mismatch;
+        case Fault::mismatch:
+        case Fault::surplus: return verdict.kind == VerdictKind::mismatch;
     }
     return false;
 }

@@ -6,6 +6,7 @@
 // Threads: one.
 #pragma once
 
+#include "algorithm/plan.hpp"
 #include "engine/execution.hpp"
 #include "group/channel.hpp"
 #include "group/health.hpp"
@@ -22,7 +23,8 @@
 
 namespace tutti::simulation {
 
-enum class Fault : std::uint8_t { none, death, cut, damage, mismatch };
+/// `surplus`: in an all_to_all one rank sends to another that expects nothing of it.
+enum class Fault : std::uint8_t { none, death, cut, damage, mismatch, surplus };
 
 class Job {
  public:
@@ -49,6 +51,10 @@ class Job {
     };
 
     void write_script();
+    void add_messages();
+    Step make(schedule::Contract contract, std::uint64_t sequence, std::string algorithm);
+    void add_surplus(std::uint64_t sequence);
+    bool awaits_surplus(int rank) const;
     void strike();
     void tell(int from, const rendezvous::Verdict& verdict, int latency_us);
     void deliver_news();
@@ -64,6 +70,7 @@ class Job {
     bool struck_ = false;
     int culprit_ = -1, other_ = -1;  // of the fault
     bool lifelines_tell_ = true;     // of a death
+    algorithm::Layout layout_;
     std::vector<Step> script_;
     Network network_;
     std::vector<std::unique_ptr<Rank>> ranks_;

@@ -331,7 +331,7 @@ void LifelinesWorld::plan_strikes() {
         }
     };
     plan(Strike::leave, 2);
-    plan(Strike::news, 1);
+    plan(Strike::news, 2);
     plan(faults.at(below(chance_, faults.size())), 2);
     quiet_after_ = now_ + strikes_within + milliseconds(4000);
 }
@@ -473,7 +473,11 @@ void LifelinesWorld::begin_news(Rank& rank) {
     if (!rank.counts()) return;
     constexpr std::array kinds{VerdictKind::mismatch, VerdictKind::timed_out, VerdictKind::aborted};
     const Verdict verdict{kinds.at(below(chance_, kinds.size())), rank.number(), "news", 0, rank.number()};
+    const bool has_answered =
+        std::ranges::any_of(rank.heard, [](const Verdict& heard) { return is_accusation(heard.kind); });
     if (rank.lines->flood(verdict, now_)) {
+        if (has_answered && is_accusation(verdict.kind))
+            wrong(fmt::format("rank {} accuses after it has answered for an accusation", rank.number()));
         rank.began_news = true;
         rank.all_had_come = now_ >= begun + arrivals_within + milliseconds(150);
         rank.heard.push_back(verdict);
@@ -517,6 +521,13 @@ void LifelinesWorld::check_verdict(const Rank& rank, const Verdict& verdict) {
 void LifelinesWorld::check_settled(Rank& rank) {
     if (!rank.began_news || rank.was_settled || !rank.lines->settled()) return;
     rank.was_settled = true;
+    // An accusation that counts more goes its own way, and a rank that has it takes no other: this one does not judge.
+    const auto is_outranked = [&](const Verdict& own) {
+        return own.from == rank.number() && std::ranges::any_of(rank.heard, [&](const Verdict& other) {
+                   return is_accusation(own.kind) && is_accusation(other.kind) && outranks(other, own);
+               });
+    };
+    if (std::ranges::any_of(rank.heard, is_outranked)) return;
     if (!rank.all_had_come || has(Strike::death) || has(Strike::host_loss) || has(Strike::cut) || has(Strike::leave))
         return;
     for (const auto& other : ranks_) {
@@ -531,6 +542,8 @@ void LifelinesWorld::check_end() {
     for (const auto& rank : ranks_) {
         // Only the end that leaves accuses the other.
         if (rank->cut && rank->leaving) may_stay_unknown_ = true;
+        // It stays for a second, in which it cannot tell those behind a neighbour that is silent.
+        if (rank->leaving && rank->has_been_stopped && rank->knows_the_end()) may_stay_unknown_ = true;
         // It has said that it has the news, and passes them no further, nor can it say any more that all have them.
         never_answered |= rank->stopped && rank->knows_the_end();
     }
@@ -550,20 +563,13 @@ void LifelinesWorld::check_end() {
     if (!known) check_tree();
 }
 
-// Those that turned to it while it was stopped got no answer, so that they call it silent; and since it runs again no
-// lifeline leads from it to a rank that runs.
+// Those that turned to it while it was stopped got no answer; and since it runs again no lifeline leads from it to a rank
+// that runs.
 bool LifelinesWorld::is_given_up(const Rank& rank) const {
-    const auto calls_it_silent = [&](const auto& other) {
-        return std::ranges::any_of(other->heard, [&](const Verdict& verdict) {
-            return verdict.kind == VerdictKind::silent && verdict.rank == rank.number();
-        });
-    };
-    const auto leads_to_one_that_runs = [&](const auto& entry) {
+    return rank.has_been_stopped && std::ranges::none_of(rank.sides, [this](const auto& entry) {
         const Connection::End& other = entry.second.connection->other(entry.second);
         return other.open && other.line != 0 && this->rank(other.rank).runs();
-    };
-    return rank.has_been_stopped && std::ranges::any_of(ranks_, calls_it_silent) &&
-           std::ranges::none_of(rank.sides, leads_to_one_that_runs);
+    });
 }
 
 // Each rank that is left has its parent, which knows it; but the lowest.

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Faults seeded into copies of the library's files, which the simulations must notice. Standard library only.
+
+seed_faults.py SOURCES FOLDER: writes the copies, and rows.inc with a row of each fault for seeded_faults_test.cpp. In a copy
+both versions of a line stand, and the test chooses; the library itself knows nothing of it. A row whose line is no longer in
+its file ends the build: then write it anew.
+"""
+import pathlib
+import sys
+
+# What is broken: file, the right text, the faulty text (SEEDED: whether this fault is on), the simulation that must see it.
+ROWS = {
+    "credit_is_not_spent": (
+        "transport/mailbox.cpp", "        p.credit.spend(cost);\n", "        if (!SEEDED) p.credit.spend(cost);\n", "jobs"),
+    "credit_that_was_given_back_is_still_counted": (
+        "transport/credit.hpp", "        unconsumed_ -= owed_;\n", "        if (!SEEDED) unconsumed_ -= owed_;\n", "jobs"),
+    "surplus_that_comes_after_the_collective_is_kept": (
+        "transport/call_checks.cpp", "const bool surplus = mine", "const bool surplus = !SEEDED && mine", "jobs"),
+    "surplus_that_came_before_the_end_is_kept": (
+        "transport/call_checks.cpp", "    if (messages.empty()) return;\n", "    if (messages.empty() || SEEDED) return;\n", "jobs"),
+    "of_two_messages_the_later_is_taken_first": (
+        "transport/matching.cpp", "    return message == found->second.end() ? nullptr : &*message;\n",
+        "    if (SEEDED && message != found->second.end() && found->second.back().source == message->source &&\n"
+        "        found->second.back().bound == nullptr)\n        return &found->second.back();\n"
+        "    return message == found->second.end() ? nullptr : &*message;\n", "jobs"),
+    "bytes_with_a_wrong_checksum_pass_for_a_break": (
+        "transport/peers.cpp", "    return state == StreamState::damaged;\n",
+        "    return !SEEDED && state == StreamState::damaged;\n", "jobs"),
+    "a_sender_is_cleared_twice": (
+        "transport/mailbox.cpp", "        say(source, kind, receive.channel, id);\n",
+        "        say(source, kind, receive.channel, id);\n    if (SEEDED) say(source, kind, receive.channel, id);\n", "jobs"),
+    "an_orphan_tries_no_other_parent": (
+        "rendezvous/reparenter.hpp", "    void failed() { trying_ = false; }\n",
+        "    void failed() { trying_ = SEEDED; }\n", "worlds"),
+    "an_orphan_never_tries_again": (
+        "rendezvous/reparenter.cpp", "    due_ = now + pause;\n",
+        "    due_ = SEEDED ? std::nullopt : std::optional<Instant>(now + pause);\n", "worlds"),
+    "a_rank_accuses_after_it_has_answered": (
+        "rendezvous/news_log.cpp", "(source == Source::this_rank ||", "((source == Source::this_rank && !SEEDED) ||", "worlds"),
+    "a_goodbye_is_lost": (
+        "rendezvous/lifelines.cpp", "        send(id, news->bytes);\n",
+        "        if (!SEEDED || verdict.kind != VerdictKind::left) send(id, news->bytes);\n", "worlds"),
+    "an_answer_counts_for_all_news": (
+        "rendezvous/ledger.cpp", "    acknowledged(id, neighbour, now);\n",
+        "    acknowledged(id, neighbour, now);\n"
+        "    for (auto& [other, piece] : pieces_) {\n        if (SEEDED) piece.asked.clear();\n    }\n", "worlds"),
+    "new_neighbours_are_not_told_of_the_end": (
+        "rendezvous/lifelines.cpp", "    if (!end_) return;\n", "    if (!end_ || SEEDED) return;\n", "worlds"),
+}
+
+
+def main() -> int:
+    sources, folder = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    texts = {file: (sources / file).read_text() for file, *_ in ROWS.values()}
+    rows = []
+    for number, (name, (file, right, faulty, simulation)) in enumerate(ROWS.items(), start=1):
+        if texts[file].count(right) != 1:
+            print(f"seed_faults.py: {name}: {file} has not one place with: {right}", file=sys.stderr)
+            return 1
+        texts[file] = texts[file].replace(right, faulty.replace("SEEDED", f"(::tutti::simulation::seeded_fault == {number})"))
+        rows.append(f'{{"{name}", "{simulation}"}},\n')
+    for file, text in texts.items():
+        copy = folder / file
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        once = "#pragma once\n" if file.endswith(".hpp") else ""
+        copy.write_text(f"{once}namespace tutti::simulation {{ extern int seeded_fault; }}\n" + text)
+    (folder / "rows.inc").write_text("".join(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
