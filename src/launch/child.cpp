@@ -57,7 +57,7 @@ struct NewProcess {
     sigset_t none;
     ::sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    ::signal(SIGPIPE, SIG_DFL);
+    for (const int ignored_by_us : {SIGPIPE, SIGXFSZ}) ::signal(ignored_by_us, SIG_DFL);
     descriptors::give_back();
     const bool ready = ::dup2(p.in, 0) >= 0 && ::dup2(p.out, 1) >= 0 && ::dup2(p.err, 2) >= 0;
     if (ready) ::execve(p.path, p.argv, p.envp);

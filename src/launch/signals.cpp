@@ -51,10 +51,12 @@ Signals::Signals() {
     fd_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!fd_) throw std::system_error(errno, std::generic_category(), "tutti run: no descriptor for signals");
     pipe_before_ = ::signal(SIGPIPE, SIG_IGN);
+    size_before_ = ::signal(SIGXFSZ, SIG_IGN);
 }
 
 Signals::~Signals() {
     ::signal(SIGPIPE, pipe_before_);
+    ::signal(SIGXFSZ, size_before_);
     ::sigprocmask(SIG_SETMASK, &before_, nullptr);
 }
 

@@ -41,7 +41,8 @@ class Signals {
     };
     UniqueFd fd_;
     sigset_t before_{};
-    void (*pipe_before_)(int) = SIG_DFL;
+    void (*pipe_before_)(int) = SIG_DFL;  // of SIGPIPE and, below, SIGXFSZ: write(2) says what is the matter
+    void (*size_before_)(int) = SIG_DFL;
     std::array<Last, 65> last_{};
 };
 

@@ -254,7 +254,6 @@ class Output(CliCase):
         done = run("2>/dev/full", "run", "-n", 2, "sh", "-c", "'echo x >&2; sleep 50'")
         self.assertEqual((done.returncode, done.stdout), (1, f"tutti run: standard error cannot be written: {full}"))
         self.assertEqual(run(">/dev/full 2>&1", "run", "-n", 2, "sh", "-c", "'echo x; sleep 50'").returncode, 1)
-        self.assertEqual(run(">/dev/full", "run", "sh", "-c", "'echo x; exit 3'").returncode, 3, "the rank's own failure")
         self.assertLess(time.monotonic() - start, 30)
         for command in (("version",), ("--help",), ("run", "--help"), ("doctor",), ("explain", "all_reduce", "-n", "4"),
                         ("doctor", "--variables"), ("completion", "bash"), ("bench", "all_reduce", "-n", 2, "-b", "1K", "-e", "1K")):
@@ -302,7 +301,7 @@ class Failures(CliCase):
         with tempfile.TemporaryDirectory() as folder:
             return self.shell(3, f'case $RANK in 1) echo $$ > {folder}/new; mv {folder}/new {folder}/1; sleep 0.3; exit 1;; '
                                  f'2) until [ -e {folder}/1 ]; do sleep 0.01; done; '
-                                 f'while kill -0 $(cat {folder}/1) 2>/dev/null; do :; done; {then};; esac; sleep 30')
+                                 f'until grep -q " Z " /proc/$(cat {folder}/1)/stat; do :; done; sleep 0.05; {then};; esac; sleep 30')
 
     def test_who_was_killed_is_named_though_another_was_seen_to_exit_before(self):
         done = self.when_rank_1_has_been_noticed("kill -9 $$")
