@@ -59,9 +59,9 @@ struct WindowSignalAccess {
 /// thread, or whichever of its threads waits for something, does what they ask for.
 ///
 /// Every function throws InvalidArgument, before anything is done, for a target, an offset, a signal or a dtype that
-/// does not fit, for tensors that are not contiguous or not in host memory, in a graph's capture, after close(), and for
-/// a target that has let go of the window (see close()); and when the group has failed, its error (PeerLost, Timeout,
-/// Aborted, CollectiveMismatch), also where it only copies memory: a death is noticed within milliseconds.
+/// does not fit, for tensors that are not contiguous or not in host memory, in a graph's capture, after close(), and
+/// for a target that has let go of the window (see close()); and when the group has failed, its error (PeerLost,
+/// Timeout, Aborted, CollectiveMismatch), also where it only copies memory: a death is noticed within milliseconds.
 /// Targets are ranks of the group. Threads: any; the order of calls to one target is that in which they begin.
 /// source   OpenSHMEM 1.5, put with signal; MPI 4.1, chapter 12; torch.distributed's and NCCL 2.29's windows.
 class TUTTI_API Window {
@@ -127,8 +127,8 @@ class TUTTI_API Window {
 
     /// Ends the window; all ranks of the group call it. A fence(), after which the window takes no further calls;
     /// nothing, if this rank has closed it before. Errors as for a barrier; the window is closed in any case.
-    /// A window whose last handle goes without close() waits for nobody. The others hear that this rank has let go of it:
-    /// their calls to this rank, and flush(), fence() and close() of all, then throw InvalidArgument that names the
+    /// A window whose last handle goes without close() waits for nobody. The others hear that this rank has let go of
+    /// it: their calls to this rank, and flush(), fence() and close() of all, then throw InvalidArgument that names the
     /// window and this rank. Calls from before that are carried out. The group and the other windows go on.
     void close(std::chrono::milliseconds timeout = std::chrono::milliseconds{0}) const;
 
