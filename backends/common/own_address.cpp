@@ -35,7 +35,8 @@ std::vector<std::string> outer_addresses() {
     return addresses;
 }
 
-/// The numeric IPv4 addresses that a name stands for.
+/// The numeric IPv4 addresses that a name stands for, none while it is not known. Nobody waits for it here: the ranks
+/// have met already, and own_address() does without.
 std::vector<std::string> resolved(const std::string& name) {
     std::vector<std::string> addresses;
     addrinfo hints{};

@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -16,19 +18,26 @@ namespace tutti::torch {
 namespace {
 
 constexpr int reach_patience_ms = 1000;
+constexpr int last_look_up = 4;
+constexpr std::chrono::milliseconds first_pause{100};
 
 const c10d::TCPStore* find_tcp(c10::intrusive_ptr<c10d::Store> store) {
     while (auto* prefixed = dynamic_cast<c10d::PrefixStore*>(store.get())) store = prefixed->getUnderlyingStore();
     return dynamic_cast<const c10d::TCPStore*>(store.get());
 }
 
-// Calls `use(socket, address, length)` for each address of a host, until it returns true.
+// Calls `use(socket, address, length)` for each address of a host, until it returns true. The program's store has
+// resolved the host's name before, so a resolver that does not know it now is asked again, for a second and a half.
+// Nothing: in vain.
 template <class Use>
-bool for_addresses(const std::string& host, int port, int type, Use use) {
+std::optional<bool> for_addresses(const std::string& host, int port, int type, Use use) {
     addrinfo hints{};
     hints.ai_socktype = type;
     addrinfo* found = nullptr;
-    if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return false;
+    for (int turn = 0; ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0; ++turn) {
+        if (turn == last_look_up) return std::nullopt;
+        std::this_thread::sleep_for(first_pause * (1 << turn));
+    }
     bool done = false;
     for (const addrinfo* one = found; one && !done; one = one->ai_next) {
         const int fd = ::socket(one->ai_family, type | SOCK_CLOEXEC, 0);
@@ -40,10 +49,10 @@ bool for_addresses(const std::string& host, int port, int type, Use use) {
     return done;
 }
 
-// Returns -1 if nobody listens there.
-int connect_to(const std::string& host, int port) {
+// -1: nobody listens there. Nothing: as for_addresses().
+std::optional<int> connect_to(const std::string& host, int port) {
     int connected = -1;
-    for_addresses(host, port, SOCK_STREAM, [&](int fd, const sockaddr* address, socklen_t length) {
+    const auto done = for_addresses(host, port, SOCK_STREAM, [&](int fd, const sockaddr* address, socklen_t length) {
         (void)!::fcntl(fd, F_SETFL, O_NONBLOCK);
         pollfd entry{fd, POLLOUT, 0};
         int error = 0;
@@ -54,7 +63,7 @@ int connect_to(const std::string& host, int port) {
         if (there) connected = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
         return there;
     });
-    return connected;
+    return done ? std::optional(connected) : std::nullopt;
 }
 
 }  // namespace
@@ -131,7 +140,11 @@ c10::intrusive_ptr<c10d::Store> StoreLine::connection() {
 // The server sends nothing on a connection without requests; when the server ends, the connection ends. One connection
 // serves all checks: for each one that it accepts the server looks up a name, and serves nobody meanwhile.
 bool StoreLine::has_server() {
-    if (silent_ < 0) silent_ = connect_to(tcp_->getHost(), tcp_->getPort());
+    if (silent_ < 0) {
+        const auto connected = connect_to(tcp_->getHost(), tcp_->getPort());
+        if (!connected) return true;  // PyTorch's client, which asks for the name as well, has patience
+        silent_ = *connected;
+    }
     pollfd entry{silent_, POLLIN | POLLRDHUP, 0};
     return silent_ >= 0 && ::poll(&entry, 1, 0) == 0;
 }

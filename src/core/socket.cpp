@@ -1,13 +1,13 @@
 #include "core/socket.hpp"
 
 #include "core/log.hpp"
+#include "core/names.hpp"
 #include "core/patience.hpp"
 
 #include <tutti/error.hpp>
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -28,28 +28,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-struct FreeAddresses {
-    void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
-};
-using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
-
 std::string reason(int error) {
     return std::system_category().message(error);
 }
 
 double seconds_since(Instant start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-/// Sets `error` to getaddrinfo's code. The system's resolver does not know deadlines; literals never block.
-Addresses resolve(const std::string& host, std::uint16_t port, int flags, int& error) {
-    addrinfo hints{};
-    hints.ai_family = AF_UNSPEC;
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = flags | AI_NUMERICSERV;
-    addrinfo* list = nullptr;
-    error = ::getaddrinfo(host.empty() ? nullptr : host.c_str(), std::to_string(port).c_str(), &hints, &list);
-    return Addresses(error == 0 ? list : nullptr);
 }
 
 void set_no_delay(int fd) {
@@ -95,11 +79,11 @@ bool connected_to_itself(int fd) {
 }
 
 /// One attempt; returns 0 or the errno.
-int try_connect(const addrinfo& target, const Deadline& attempt, const Deadline& whole, const AbortFlag* abort,
+int try_connect(const SocketAddress& target, const Deadline& attempt, const Deadline& whole, const AbortFlag* abort,
                 UniqueFd& result) {
-    UniqueFd fd(::socket(target.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    UniqueFd fd(::socket(target.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!fd) return errno;
-    if (::connect(fd.get(), target.ai_addr, target.ai_addrlen) != 0) {
+    if (::connect(fd.get(), target.get(), target.size) != 0) {
         if (errno != EINPROGRESS && errno != EINTR) return errno;
         while (true) {
             pollfd item{fd.get(), POLLOUT, 0};
@@ -122,14 +106,14 @@ int try_connect(const addrinfo& target, const Deadline& attempt, const Deadline&
 }
 
 /// One attempt; returns 0 or the errno.
-int try_listen(const addrinfo& target, int backlog, UniqueFd& result) {
-    UniqueFd fd(::socket(target.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+int try_listen(const SocketAddress& target, int backlog, UniqueFd& result) {
+    UniqueFd fd(::socket(target.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!fd) return errno;
     const int on = 1;
     const int off = 0;
-    if (target.ai_family == AF_INET6) ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (target.family() == AF_INET6) ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     if (::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-        ::bind(fd.get(), target.ai_addr, target.ai_addrlen) != 0 || ::listen(fd.get(), backlog) != 0) {
+        ::bind(fd.get(), target.get(), target.size) != 0 || ::listen(fd.get(), backlog) != 0) {
         return errno;
     }
     result = std::move(fd);
@@ -181,27 +165,28 @@ std::string to_string(const Address& address) {
     return v6 ? fmt::format("[{}]:{}", address.host, address.port) : fmt::format("{}:{}", address.host, address.port);
 }
 
-UniqueFd listen_tcp(const std::string& host, std::uint16_t port, int backlog) {
+UniqueFd listen_tcp(const std::string& host, std::uint16_t port, const Deadline& until_known, int backlog) {
+    const Instant start = Clock::now();
     const std::string place = host.empty() ? fmt::format("port {} of every address", port) : to_string({host, port});
-    int error = 0;
+    const Patience patience(
+        [&] { return fmt::format("the address of {}, to listen there: {}", host, why_unknown(host)); });
     // One socket for both families, where the system has the newer one.
-    const Addresses both = host.empty() ? resolve("::", port, AI_PASSIVE | AI_NUMERICHOST, error) : nullptr;
-    const Addresses list = resolve(host, port, AI_PASSIVE, error);
-    if (!list) {
-        throw DistNetworkError(fmt::format("cannot listen on {}: {}", place, ::gai_strerror(error)),
-                               {.operation = "listen", .hint = "give an address of this host"});
+    const Answer answer = await_name(host.empty() ? "::" : host, until_known);
+    std::vector<SocketAddress> list = answer.addresses;
+    if (host.empty()) list.push_back(*numeric_address({"0.0.0.0", port}));
+    if (list.empty()) {
+        throw DistNetworkError(
+            fmt::format("cannot listen on {} (tried for {:.1f} s): {}", place, seconds_since(start), answer.cause),
+            {.operation = "listen", .hint = "give an address of this host"});
     }
     UniqueFd fd;
     int first_errno = 0;
-    for (const addrinfo* at = both.get(); at != nullptr; at = at->ai_next) {
-        const int failed = try_listen(*at, backlog, fd);
+    for (const SocketAddress& address : list) {
+        const int failed = try_listen(address.with_port(port), backlog, fd);
         if (failed == 0) return fd;
-        if (failed == EADDRINUSE) first_errno = failed;
-    }
-    for (const addrinfo* at = list.get(); at != nullptr && first_errno != EADDRINUSE; at = at->ai_next) {
-        const int failed = try_listen(*at, backlog, fd);
-        if (failed == 0) return fd;
-        if (first_errno == 0) first_errno = failed;
+        const bool no_such_family = host.empty() && address.family() == AF_INET6 && failed != EADDRINUSE;
+        if (first_errno == 0 && !no_such_family) first_errno = failed;
+        if (host.empty() && first_errno == EADDRINUSE) break;
     }
     std::string hint;
     if (first_errno == EADDRINUSE) hint = "another job may be using it; choose another port";
@@ -212,27 +197,27 @@ UniqueFd listen_tcp(const std::string& host, std::uint16_t port, int backlog) {
         {.operation = "listen", .hint = hint});
 }
 
-bool is_of_this_host(const std::string& host) {
-    int error = 0;
-    const Addresses list = resolve(host, 0, 0, error);
-    if (!list) {
-        throw DistNetworkError(fmt::format("the address of {} is not known here: {}", host, ::gai_strerror(error)),
+bool is_of_this_host(const std::string& host, const Deadline& until_known) {
+    const Instant start = Clock::now();
+    const Patience patience([&] { return fmt::format("the address of {}: {}", host, why_unknown(host)); });
+    const Answer answer = await_name(host, until_known);
+    if (!answer.is_known()) {
+        throw DistNetworkError(fmt::format("the address of {} is not known here (tried for {:.1f} s): {}", host,
+                                           seconds_since(start), answer.cause),
                                {.operation = "listen", .hint = "check the host's name"});
     }
-    for (const addrinfo* at = list.get(); at != nullptr; at = at->ai_next) {
-        const UniqueFd fd(::socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-        if (fd && ::bind(fd.get(), at->ai_addr, at->ai_addrlen) == 0) return true;
-    }
-    return false;
+    return std::ranges::any_of(answer.addresses, [](const SocketAddress& address) {
+        const UniqueFd fd(::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+        return fd && ::bind(fd.get(), address.get(), address.size) == 0;
+    });
 }
 
-std::string address_towards(const std::string& host) {
+std::string address_towards(const std::string& host, const Deadline& until_known) {
     static constexpr std::uint16_t any_port = 9;
-    int error = 0;
-    const Addresses list = resolve(host, any_port, 0, error);
-    for (const addrinfo* at = list.get(); at != nullptr; at = at->ai_next) {
-        const UniqueFd fd(::socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-        if (fd && ::connect(fd.get(), at->ai_addr, at->ai_addrlen) == 0) return local_address(fd.get()).host;
+    for (const SocketAddress& address : await_name(host, until_known).addresses) {
+        const UniqueFd fd(::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+        const SocketAddress target = address.with_port(any_port);
+        if (fd && ::connect(fd.get(), target.get(), target.size) == 0) return local_address(fd.get()).host;
     }
     return {};
 }
@@ -243,43 +228,43 @@ UniqueFd connect_tcp(const Address& address, const Deadline& deadline, const Abo
     if (address.host.empty()) throw InvalidArgument(fmt::format("connect to {}: no host", to_string(address)));
     Clock::duration back_off = 1ms;
     std::string cause = "it does not answer";
-    const Patience patience([&] { return fmt::format("a connection to {}: {}", to_string(address), cause); });
-    while (true) {
-        int lookup = 0;
-        std::string hint = "is the process that listens there running?";
-        const Addresses list = resolve(address.host, address.port, 0, lookup);
-        if (!list) {
-            cause = fmt::format("{}", ::gai_strerror(lookup));
-            if (lookup != EAI_AGAIN) connect_failed(address, cause, start, "check the host's name");
-        }
-        for (const addrinfo* at = list.get(); at != nullptr; at = at->ai_next) {
-            // One silent address of several must not use up the time of the others.
-            const bool last = at->ai_next == nullptr;
-            const Deadline attempt =
-                last ? deadline : Deadline::after(std::min<Clock::duration>(deadline.remaining(), 2s));
+    const Patience patience([&] {
+        const std::string unknown = why_unknown(address.host);
+        return fmt::format("a connection to {}: {}", to_string(address), unknown.empty() ? cause : unknown);
+    });
+    Deadline limit = deadline;
+    for (bool first = true;; first = false) {
+        const char* hint = "is the process that listens there running?";
+        Clock::duration took{};
+        const Answer answer = await_name(address.host, limit, abort, &took);
+        if (first && !limit.is_never()) limit = Deadline::at(limit.when() + took);  // the peer's time begins now
+        if (!answer.is_known()) connect_failed(address, answer.cause, start, "check the host's name");
+        for (const SocketAddress& one : answer.addresses) {
+            // One silent address of several must not use up the time of the others, and a name may get another address.
+            const bool last = &one == &answer.addresses.back();
+            const Deadline attempt = Deadline::after(std::min<Clock::duration>(limit.remaining(), last ? 10s : 2s));
             UniqueFd fd;
-            const int error = try_connect(*at, attempt, deadline, abort, fd);
+            const int error = try_connect(one.with_port(address.port), attempt, limit, abort, fd);
             if (error == 0) return fd;
             cause = reason(error);
             const bool over = error == ECONNREFUSED && refusal == Refusal::no_longer;
             if (last && (over || !worth_another_try(error))) connect_failed(address, cause, start, "");
         }
         check_wait(Deadline::never(), abort, "connect");
-        if (deadline.expired()) connect_failed(address, cause, start, std::move(hint));
-        pause(back_off, deadline, abort);
+        if (limit.expired()) connect_failed(address, cause, start, hint);
+        pause(back_off, limit, abort);
         back_off = std::min<Clock::duration>(back_off * 2, 200ms);
     }
 }
 
 int begin_connect(const Address& address, UniqueFd& fd) {
-    int lookup = 0;
-    const Addresses list = resolve(address.host, address.port, AI_NUMERICHOST, lookup);
-    if (!list) return EINVAL;
-    fd = UniqueFd(::socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    const auto numeric = numeric_address(address);
+    if (!numeric) return EINVAL;
+    fd = UniqueFd(::socket(numeric->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!fd) return errno;
     const linger at_once{1, 0};
     ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-    if (::connect(fd.get(), list->ai_addr, list->ai_addrlen) == 0 || errno == EINPROGRESS) return 0;
+    if (::connect(fd.get(), numeric->get(), numeric->size) == 0 || errno == EINPROGRESS) return 0;
     const int error = errno;
     fd.reset();
     return error;
@@ -292,12 +277,10 @@ int connect_error(int fd) {
 }
 
 bool refuses(const Address& address, const Deadline& deadline) {
-    int lookup = 0;
-    const Addresses list = resolve(address.host, address.port, 0, lookup);
     bool refused = false;
-    for (const addrinfo* at = list.get(); at != nullptr; at = at->ai_next) {
+    for (const SocketAddress& one : ask_for(address.host).addresses) {
         UniqueFd fd;
-        if (try_connect(*at, deadline, deadline, nullptr, fd) != ECONNREFUSED) return false;
+        if (try_connect(one.with_port(address.port), deadline, deadline, nullptr, fd) != ECONNREFUSED) return false;
         refused = true;
     }
     return refused;
@@ -369,22 +352,17 @@ Address peer_address(int fd) {
 
 bool is_loopback(const std::string& host) {
     if (host == "localhost") return true;
-    int error = 0;
-    const Addresses list = resolve(host, 0, 0, error);
-    if (!list || host.empty()) return false;
-    for (const addrinfo* at = list.get(); at != nullptr; at = at->ai_next) {
-        if (at->ai_family == AF_INET) {
-            const auto* in = reinterpret_cast<const sockaddr_in*>(at->ai_addr);
-            if ((ntohl(in->sin_addr.s_addr) >> 24U) != 127) return false;
-        } else if (at->ai_family == AF_INET6) {
-            const auto* in6 = reinterpret_cast<const sockaddr_in6*>(at->ai_addr);
-            const bool mapped = IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr) && in6->sin6_addr.s6_addr[12] == 127;
-            if (!IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr) && !mapped) return false;
-        } else {
-            return false;
+    const std::vector<SocketAddress> list = ask_for(host).addresses;
+    return !list.empty() && std::ranges::all_of(list, [](const SocketAddress& address) {
+        if (address.family() == AF_INET) {
+            const auto* in = reinterpret_cast<const sockaddr_in*>(address.get());
+            return (ntohl(in->sin_addr.s_addr) >> 24U) == 127;
         }
-    }
-    return true;
+        if (address.family() != AF_INET6) return false;
+        const auto* in6 = reinterpret_cast<const sockaddr_in6*>(address.get());
+        const bool mapped = IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr) && in6->sin6_addr.s6_addr[12] == 127;
+        return IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr) || mapped;
+    });
 }
 
 bool is_multicast(const std::string& host) {
@@ -428,9 +406,7 @@ UniqueFd bind_udp_beside(int tcp_fd) {
 }
 
 void send_datagram(int udp_fd, const Address& to) {
-    int error = 0;
-    const Addresses list = resolve(to.host, to.port, AI_NUMERICHOST, error);
-    if (list) (void)!::sendto(udp_fd, "", 1, MSG_NOSIGNAL, list->ai_addr, list->ai_addrlen);
+    if (const auto at = numeric_address(to)) (void)!::sendto(udp_fd, "", 1, MSG_NOSIGNAL, at->get(), at->size);
 }
 
 void send_all(int fd, std::span<const std::byte> bytes, const Deadline& deadline, const AbortFlag* abort,

@@ -28,13 +28,19 @@ struct Address {
 /// "10.0.0.1:29500", "[::1]:29500".
 std::string to_string(const Address& address);
 
+/// Of a name that need not be known yet: it is asked for once.
+inline Deadline one_question() {
+    return Deadline::at(Instant::min());
+}
 /// A socket that listens on `host` (name or literal; empty: every address of IPv4 and IPv6) and `port` (0: any free
-/// port).
-UniqueFd listen_tcp(const std::string& host, std::uint16_t port, int backlog = 512);
+/// port). It waits until that name is known.
+UniqueFd listen_tcp(const std::string& host, std::uint16_t port, const Deadline& until_known = one_question(),
+                    int backlog = 512);
 /// The meaning of a refused connection: nobody listens there yet, or no longer.
 enum class Refusal { not_yet, no_longer };
 /// A connected socket with TCP_NODELAY. It tries a peer again that is unreachable, or refuses and may listen yet, with
-/// a growing pause, until the deadline; a host name that does not exist fails at once.
+/// a growing pause, and asks again for a name that is not known yet (core/names.hpp), until the deadline. What is no
+/// name of a host fails at once.
 UniqueFd connect_tcp(const Address& address, const Deadline& deadline, const AbortFlag* abort,
                      Refusal refusal = Refusal::not_yet);
 /// Begins to connect to a numeric address, and does not wait: `fd` is writable when it has succeeded or failed. Closing
@@ -61,10 +67,11 @@ Address local_address(int fd);
 Address peer_address(int fd);
 /// 127.0.0.0/8, ::1 or a name all of whose addresses are such ("localhost").
 bool is_loopback(const std::string& host);
-/// Whether one of its addresses is this host's. DistNetworkError where the name is not known.
-bool is_of_this_host(const std::string& host);
-/// The address by which this host's traffic to that one leaves it; empty: there is no way. Sends nothing.
-std::string address_towards(const std::string& host);
+/// Whether one of its addresses is this host's. DistNetworkError where the name is not known by then.
+bool is_of_this_host(const std::string& host, const Deadline& until_known = one_question());
+/// The address by which this host's traffic to that one leaves it; empty: there is no way, or the name is not known by
+/// then. Sends nothing.
+std::string address_towards(const std::string& host, const Deadline& until_known = one_question());
 /// A literal in 224.0.0.0/4 or ff00::/8.
 bool is_multicast(const std::string& host);
 

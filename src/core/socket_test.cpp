@@ -203,7 +203,7 @@ TEST(Socket, tells_loopback_and_multicast_addresses) {
     EXPECT_EQ(to_string({"::1", 5}), "[::1]:5");
 }
 
-TEST(Socket, a_name_that_does_not_exist_fails_before_the_deadline) {
+TEST(Socket, a_name_that_does_not_exist_fails_at_the_deadline) {
     const std::string text = message_of<DistNetworkError>([] {
         (void)connect_tcp({"no.such.host.invalid", 1}, Deadline::after(1s), nullptr);
     });

@@ -1,6 +1,9 @@
 #include "launch/launcher.hpp"
 
 #include "core/descriptors.hpp"
+#include "core/env.hpp"
+#include "core/names.hpp"
+#include "core/patience.hpp"
 #include "core/socket.hpp"
 #include "launch/attempt.hpp"
 #include "launch/guard.hpp"
@@ -50,6 +53,10 @@ void check(const Options& o) {
             "tutti run: --nnodes {} needs --master-addr and --master-port: node 0's address and a free port there",
             o.nodes));
     }
+    if (o.nodes > 1 && !net::can_be_host(o.master_addr)) {
+        throw InvalidArgument(
+            fmt::format("tutti run: --master-addr {}: expected an address or the name of a host", o.master_addr));
+    }
     if (o.max_restarts < 0)
         throw InvalidArgument(fmt::format("tutti run: --max-restarts {}: expected zero or more", o.max_restarts));
     if (o.log_dir.empty() && o.redirects.any())
@@ -57,8 +64,13 @@ void check(const Options& o) {
     // A name that means this machine only here (Debian gives the host's own name 127.0.1.1) is of no use to others.
     // With a secret the store listens on every address, and the name may mean something else there.
     const bool meant = o.master_addr == "localhost" || o.master_addr.starts_with("127.") || o.master_addr == "::1";
-    if (o.nodes > 1 && o.node_rank == 0 && !meant && !security::Secret::from_environment() &&
-        net::is_loopback(o.master_addr)) {
+    if (o.nodes > 1 && o.node_rank == 0 && !meant && !security::Secret::from_environment()) {
+        const bool listens_there = env::get_bool("TUTTI_INSECURE", false);
+        const tutti::Patience waiting([&] {
+            return fmt::format("the address of --master-addr {}: {}", o.master_addr, net::why_unknown(o.master_addr));
+        });
+        net::await_name(o.master_addr, listens_there ? Deadline::after(o.join_timeout) : net::one_question());
+        if (!net::is_loopback(o.master_addr)) return;
         throw InvalidArgument(
             fmt::format("tutti run: --master-addr {}: that is a loopback address here: expected one "
                         "by which the other nodes reach this one",
@@ -134,7 +146,8 @@ class Job {
     // nodes, or, on one node, the processes that look at the ranks.
     void serve() {
         const bool one_node = options_.nodes == 1;
-        address_ = options_.master_addr.empty() ? "127.0.0.1" : options_.master_addr;
+        // All ranks of one node are here, whatever others call it, and its name need not be known yet.
+        if (one_node && !net::numeric_address({.host = address_})) address_ = "127.0.0.1";
         ranks_port_.emplace(one_node ? options_.master_port : std::uint16_t{0});
         auto own = security::Secret::from_environment();
         // A process that knows the secret may come by any address, so that this node's name need not be known here yet.

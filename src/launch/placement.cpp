@@ -1,17 +1,16 @@
 #include "launch/placement.hpp"
 
 #include "core/env.hpp"
+#include "core/names.hpp"
 #include "rendezvous/slurm.hpp"
 
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <netdb.h>
 #include <unistd.h>
 
 #include <array>
-#include <memory>
 #include <vector>
 
 namespace tutti::launch {
@@ -148,14 +147,8 @@ Pod this_pod() {
             [] {
                 std::array<char, 256> own{};
                 if (::gethostname(own.data(), own.size() - 1) != 0) return std::string("localhost");
-                addrinfo hints{};
-                hints.ai_family = AF_UNSPEC;
-                hints.ai_socktype = SOCK_STREAM;
-                hints.ai_flags = AI_CANONNAME;
-                addrinfo* list = nullptr;
-                if (::getaddrinfo(own.data(), nullptr, &hints, &list) != 0) return std::string(own.data());
-                const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, ::freeaddrinfo);
-                return std::string(list->ai_canonname != nullptr ? list->ai_canonname : own.data());
+                const std::string full = net::ask_for(own.data()).full_name;
+                return full.empty() ? std::string(own.data()) : full;
             }};
 }
 

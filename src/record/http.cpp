@@ -92,7 +92,7 @@ security::Secret page_token(const security::Secret& job) {
 HttpServer::HttpServer(std::uint16_t port, security::Secret token, HttpPages pages)
     : token_(std::move(token)),
       pages_(std::move(pages)),
-      listener_(net::listen_tcp("127.0.0.1", port, static_cast<int>(connections_max))),
+      listener_(net::listen_tcp("127.0.0.1", port, net::one_question(), static_cast<int>(connections_max))),
       local_listener_(net::listen_unix(local_name(port), static_cast<int>(connections_max))),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       thread_(thread::start({"tutti-pages", "the pages at TUTTI_STATUS_PORT"}, [this] { accept(); })) {}

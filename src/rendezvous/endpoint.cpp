@@ -15,9 +15,9 @@
 namespace tutti::rendezvous {
 
 // No local endpoint where it cannot be had, as in a sandbox that forbids such sockets.
-void Endpoint::open(const std::string& host) {
+void Endpoint::open(const std::string& host, const Deadline& until_known) {
     host_ = host;
-    tcp_ = fork_guard::GuardedFd(net::listen_tcp(listens_everywhere() ? "" : host, 0));
+    tcp_ = fork_guard::GuardedFd(net::listen_tcp(listens_everywhere() ? "" : host, 0, until_known));
     const net::Address own = net::local_address(tcp_.get());
     port_ = own.port;
     is_loopback_ = net::is_loopback(own.host);

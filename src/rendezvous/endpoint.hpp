@@ -4,6 +4,7 @@
 // Threads: one at a time; the descriptors may be polled by any.
 #pragma once
 
+#include "core/deadline.hpp"
 #include "core/fork_guard.hpp"
 #include "core/unique_fd.hpp"
 #include "rendezvous/card.hpp"
@@ -20,8 +21,9 @@ class Endpoint {
     /// Of a listen_host: every address of the host.
     static constexpr const char* every_address = "0.0.0.0";
 
-    /// Listens at `host`, and at the local endpoint where the system lets it; once. Throws DistNetworkError.
-    void open(const std::string& host);
+    /// Listens at `host`, as soon as that name is known, and at the local endpoint where the system lets it; once. Throws
+    /// DistNetworkError.
+    void open(const std::string& host, const Deadline& until_known);
 
     /// Its part of the rank's card.
     void describe(Card& card) const;

@@ -94,7 +94,7 @@ Card Joining::listen() {
     const bool chosen = !host.empty();
     if (!chosen) host = options_.store.backend()->local_host();
     if (host.empty()) host = own_host_only;  // a store of one host
-    endpoint_.open(host);
+    endpoint_.open(host, options_.deadline);
     // Where rank 0 mostly is.
     const bool beside_store = (endpoint_.listens_everywhere() && !chosen) || endpoint_.is_loopback();
     const bool tells = options_.note && (options_.rank == 0 || !beside_store);
@@ -276,7 +276,7 @@ void Joining::settle_addresses(std::vector<Card>& cards) {
     const auto is_here = [&](const Card& card) { return network_of(card.host_key) == here; };
     const auto elsewhere = std::ranges::find_if_not(cards, is_here);
     std::string address = own_host_only;
-    if (elsewhere != cards.end()) address = net::address_towards(elsewhere->listen_host);
+    if (elsewhere != cards.end()) address = net::address_towards(elsewhere->listen_host, options_.deadline);
     for (std::size_t r = 0; r < cards.size(); ++r) {
         Card& card = cards[r];
         if (card.listen_host == Endpoint::every_address && is_here(card)) card.listen_host = address;

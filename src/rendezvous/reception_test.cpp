@@ -38,7 +38,7 @@ Card card_of(const Endpoint& endpoint) {
 class Receptions : public testing::Test {
  protected:
     Receptions() {
-        endpoint_.open("127.0.0.1");
+        endpoint_.open("127.0.0.1", Deadline::never());
         zero_.emplace(of(0, card_of(endpoint_)));
         one_.emplace(of(1, card_of(endpoint_)));
         reception_.emplace(endpoint_, *zero_);

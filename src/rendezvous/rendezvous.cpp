@@ -212,7 +212,8 @@ Joined where_the_launcher_says(const JobEnvironment& job, Joined joined, const R
     if (!job.master_addr.made && !job.master_port.made) return reach();
     try {
         const std::string& host = job.master_addr.value;
-        if (job.master_addr.made && joined.rank == 0 && !job.store_is_hosted && !net::is_of_this_host(host))
+        if (job.master_addr.made && joined.rank == 0 && !job.store_is_hosted &&
+            !net::is_of_this_host(host, Deadline::after(request.timeout)))
             throw DistNetworkError(
                 fmt::format("rank 0 is to serve the job's store at {}, which is no address of this host", host));
         return reach();

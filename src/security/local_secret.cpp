@@ -2,6 +2,7 @@
 
 #include "core/env.hpp"
 #include "core/log.hpp"
+#include "core/names.hpp"
 #include "core/patience.hpp"
 #include "core/socket.hpp"
 #include "core/unix_socket.hpp"
@@ -47,6 +48,19 @@ std::optional<Secret> read_secret(int fd, const Deadline& deadline, const AbortF
     }
     if (size == 0 || size == buffer.size()) return std::nullopt;
     return Secret::from_text({buffer.data(), size});
+}
+
+// Whether a job needs a secret depends on its host.
+void await_host(const std::string& host, const Deadline& deadline, const AbortFlag* abort) {
+    if (host.empty()) return;
+    const Instant start = Clock::now();
+    const Patience patience([&] { return fmt::format("the address of {}: {}", host, net::why_unknown(host)); });
+    const net::Answer answer = net::await_name(host, deadline, abort);
+    if (answer.is_known()) return;
+    throw DistNetworkError(
+        fmt::format("whether {} is this host, so that the job needs no secret, is not known (tried for {:.1f} s): {}",
+                    host, std::chrono::duration<double>(Clock::now() - start).count(), answer.cause),
+        {.operation = "security", .hint = "check the host's name, or set TUTTI_JOB_SECRET"});
 }
 
 }  // namespace
@@ -99,6 +113,7 @@ JobSecret resolve_secret(const SecretRequest& request, const Deadline& deadline,
     if (request.explicit_secret)
         return {.secret = Secret::given(*request.explicit_secret, "TCPStore: secret"), .is_given = true};
     if (auto secret = Secret::from_environment()) return {.secret = std::move(*secret), .is_given = true};
+    await_host(request.host, deadline, abort);
     const ErrorContext context{.operation = "security", .hint = "set TUTTI_JOB_SECRET to the same text on all hosts"};
     if (net::is_loopback(request.host)) {
         if (request.is_master) return {.secret = Secret::generate(), .serve_locally = true};

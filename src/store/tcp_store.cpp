@@ -4,6 +4,7 @@
 #include "core/deadline.hpp"
 #include "core/descriptors.hpp"
 #include "core/log.hpp"
+#include "core/names.hpp"
 #include "core/patience.hpp"
 #include "core/socket.hpp"
 #include "security/local_secret.hpp"
@@ -200,7 +201,13 @@ Tenants& tenants() {
 /// address there (Debian), others may come by another name or by a forwarding address. So the server listens
 /// everywhere.
 std::string address_for_all(const std::string& host) {
-    if (!host.empty() && !net::is_of_this_host(host)) {
+    if (host.empty()) return {};
+    const net::Answer answer = net::ask_for(host);
+    if (answer.is_final) throw DistNetworkError(fmt::format("TCPStore: {}", answer.cause), {.operation = "listen"});
+    if (!answer.is_known()) {
+        TUTTI_INFO("TCPStore: the master does not know the address of {} (yet), and does not need it: {}", host,
+                   answer.cause);
+    } else if (!net::is_of_this_host(host)) {
         TUTTI_WARN(
             "TCPStore: the master listens on every address of this host, but {} is none of them; the others reach it "
             "only if that address leads here",
@@ -214,7 +221,7 @@ std::shared_ptr<store::TcpServer> make_server(const TCPStoreOptions& options, co
     const auto job = security::resolve_secret(
         {.host = options.host, .port = options.port, .is_master = true, .explicit_secret = options.secret}, deadline);
     if (!listener)
-        listener = net::listen_tcp(job.is_given ? address_for_all(options.host) : options.host, options.port);
+        listener = net::listen_tcp(job.is_given ? address_for_all(options.host) : options.host, options.port, deadline);
     return std::make_shared<store::TcpServer>(std::move(listener), job.secret, job.serve_locally);
 }
 
@@ -254,6 +261,12 @@ void check_options(const TCPStoreOptions& options) {
     }
 }
 
+/// The time limit is the server's: it begins when the name is known.
+Deadline after_name(const std::string& host, const Deadline& deadline) {
+    const Patience patience([&] { return fmt::format("the address of {}: {}", host, net::why_unknown(host)); });
+    return net::after_name(host, deadline);
+}
+
 /// Where the master's own client finds its server.
 std::string reachable(const std::string& listens, const std::string& host) {
     if (is_every_address(listens)) return "127.0.0.1";
@@ -265,7 +278,7 @@ std::string reachable(const std::string& listens, const std::string& host) {
 TCPStore::TCPStore(TCPStoreOptions options) : host_(options.host), port_(options.port) {
     check_options(options);
     descriptors::raise();
-    const Deadline deadline = Deadline::after(options.timeout);
+    Deadline deadline = Deadline::after(options.timeout);
     std::shared_ptr<store::TcpServer> server;
     std::optional<security::Secret> secret;
     if (options.is_master) {
@@ -273,6 +286,7 @@ TCPStore::TCPStore(TCPStoreOptions options) : host_(options.host), port_(options
         port_ = server->port();
         secret = server->secret();
     } else {
+        deadline = after_name(host_, deadline);
         secret = security::resolve_secret(
                      {.host = host_, .port = port_, .is_master = false, .explicit_secret = options.secret}, deadline)
                      .secret;

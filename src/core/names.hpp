@@ -1,0 +1,60 @@
+// Names: the one place where the system's resolver is asked for the addresses of a host.
+//
+// A name may be unknown at first and known later, as a pod's is until its cluster has spread it. All threads of a
+// process share each question and its answer, so a name server gets few questions however many threads and attempts
+// wait: an answer with addresses counts for 2 s; an unknown name is asked for again after 50 ms, then after twice as
+// long each time, up to 2 s. The system's resolver knows no deadline, so a thread of its own asks it. A question that
+// has been asked is waited for, for at least 10 s, even beyond the caller's deadline: cut off and asked again, a slow
+// name server would never be heard.
+//
+// Threads: any. Waits look at the abort flag and the interrupt flag as all others do (core/deadline.hpp), and the line
+// of the log about a long wait comes from the caller's Patience.
+#pragma once
+
+#include "core/deadline.hpp"
+#include "core/socket.hpp"
+
+#include <sys/socket.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti::net {
+
+struct SocketAddress {
+    sockaddr_storage storage{};
+    socklen_t size = 0;
+
+    int family() const noexcept { return storage.ss_family; }
+    const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&storage); }
+    SocketAddress with_port(std::uint16_t port) const;
+};
+
+/// None where the host is a name.
+std::optional<SocketAddress> numeric_address(const Address& address);
+
+struct Answer {
+    std::vector<SocketAddress> addresses;  ///< with port 0; none: the name is not known
+    std::string full_name;                 ///< with its domain, where the resolver tells it
+    std::string cause;                     ///< why the name is not known, in the resolver's words
+    bool is_final = false;                 ///< it is neither an address nor a name, and never will be
+
+    bool is_known() const noexcept { return !addresses.empty(); }
+};
+
+/// False: a text that no name server can know, such as "host:29500", "10.0.0.300", "two words".
+bool can_be_host(const std::string& host);
+/// The answer to one question, of at most 2 s ago. An address is its own answer; nobody is asked.
+Answer ask_for(const std::string& host, const AbortFlag* abort = nullptr);
+/// As ask_for(), again and again until the name is known or `deadline` has expired. `took`, if not null: the time of
+/// the last question.
+Answer await_name(const std::string& host, const Deadline& deadline, const AbortFlag* abort = nullptr,
+                  Clock::duration* took = nullptr);
+/// Why the name is not known, as far as this process has asked; empty: it is known, or nobody has asked. Does not wait.
+std::string why_unknown(const std::string& host);
+/// Waits as await_name() does, and returns the deadline later by the time that the last answer took: the time limit of
+/// a connection is the peer's, not the name server's. The answer counts for half a second at least.
+Deadline after_name(const std::string& host, const Deadline& deadline, const AbortFlag* abort = nullptr);
+
+}  // namespace tutti::net
