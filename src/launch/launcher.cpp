@@ -118,9 +118,11 @@ class Job {
     }
 
     int run() {
-        if (nodes_ && !await([&] { return (layout_ = nodes_->layout().value_or(layout_)).world_size > 0; }))
-            return end_;
         for (int attempt = 0;; ++attempt) {
+            std::optional<Nodes::Layout> next;
+            if (nodes_ && !await([&] { return (next = nodes_->layout(attempt)).has_value(); }, attempt)) return end_;
+            layout_ = next.value_or(layout_);
+            attempt = nodes_ ? layout_.attempt : attempt;  // a launcher that takes a place comes to a later one
             const auto tasks = tasks_of(attempt);
             const Limits limits{started_, options_.timeout, options_.report_time, options_.grace, options_.lifeline};
             Outcome outcome;
@@ -134,9 +136,7 @@ class Job {
                 say(outcome.report, current.patience());
                 if (!again) return outcome.status;
             }
-            if (!nodes_) continue;
-            nodes_->stopped(attempt);
-            if (!await([&] { return nodes_->all_stopped(attempt); }, attempt + 1)) return end_;
+            if (nodes_) nodes_->stopped(attempt);
         }
     }
 
@@ -165,14 +165,17 @@ class Job {
 
     // False: the job ends before that, with end_.
     template <class Condition>
-    bool await(Condition condition, int attempt = 0) {
+    bool await(Condition condition, int attempt) {
         for (;;) {
             nodes_->clear();
             if (condition()) return true;
             if (const auto lost = nodes_->outcome(attempt)) {
                 end_ = lost->status;
-                const std::string who =
-                    lost->node == options_.node_rank ? "" : fmt::format("tutti run: node {} failed: ", lost->node);
+                const bool says_who = lost->text.starts_with("tutti run: ");
+                const std::string who = says_who ? ""
+                                        : lost->node == options_.node_rank
+                                            ? "tutti run: "
+                                            : fmt::format("tutti run: node {} failed: ", lost->node);
                 say(who + lost->text + "\n");
                 return false;
             }

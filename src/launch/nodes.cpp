@@ -1,7 +1,10 @@
 #include "launch/nodes.hpp"
 
+#include "core/log.hpp"
+#include "core/names.hpp"
 #include "core/patience.hpp"
 #include "core/socket.hpp"
+#include "core/this_host.hpp"
 #include "core/thread.hpp"
 #include "security/local_secret.hpp"
 #include "store/encryption.hpp"
@@ -10,7 +13,9 @@
 
 #include <fmt/format.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <sstream>
@@ -22,27 +27,38 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto slice = 500ms;      // between two signs of life
-constexpr auto silence = 15s;      // of a launcher that is taken for dead
-constexpr auto stall = 2s;         // between two looks at the others, after which their silence may be our own
+constexpr auto slice = 500ms;     // between two signs of life
+constexpr auto look_time = 50ms;  // between two looks of node 0 at those that are to come
+constexpr auto silence = Places::silence;
 constexpr auto farewell = 3s;      // node 0 waits for the others' leaving
 constexpr auto attempt_time = 2s;  // of one try to reach the store
 constexpr auto retry = 200ms;      // between two of them
+constexpr const char* left_key = "launch/left";
 
-std::string key(int attempt, const char* what) {
-    return fmt::format("launch/{}/{}", attempt, what);
+std::string sign_of_life() {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+}
+
+std::string end_key(int attempt) {
+    return attempt_key(attempt, "end");
 }
 
 std::string to_text(const JobOutcome& v) {
-    return fmt::format("{} {} {} {} {}", v.good ? 1 : 0, v.again ? 1 : 0, v.status, v.node, v.text);
+    return fmt::format("{} {} {} {} {} {}", v.good ? 1 : 0, v.again ? 1 : 0, v.lost ? 1 : 0, v.status, v.node, v.text);
 }
 
 JobOutcome to_outcome(const std::string& text) {
     std::istringstream in(text);
     JobOutcome v;
-    in >> v.good >> v.again >> v.status >> v.node;
+    in >> v.good >> v.again >> v.lost >> v.status >> v.node;
     std::getline(in >> std::ws, v.text, '\0');
     return v;
+}
+
+// Its ranks may be started again, by another launcher.
+JobOutcome lost_launcher(int node, std::string text) {
+    return {.good = false, .again = true, .status = 1, .node = node, .text = std::move(text), .lost = true};
 }
 
 }  // namespace
@@ -53,14 +69,9 @@ Nodes::Nodes(NodesOptions options) : options_(std::move(options)), wake_(::event
 }
 
 Nodes::~Nodes() {
-    leaving_ = true;
-    post([&](Store& store) {
-        store.add("launch/left", 1);
-        const auto end = Clock::now() + farewell;
-        while (options_.node_rank == 0 && store.add("launch/left", 0) < options_.nodes && Clock::now() < end)
-            std::this_thread::sleep_for(10ms);
-    });
+    leaving_.raise("this launcher ends");
     thread_.join();
+    post([&](Store& store) { leave(store); });
 }
 
 void Nodes::clear() {
@@ -68,39 +79,48 @@ void Nodes::clear() {
     ::eventfd_read(wake_.get(), &count);
 }
 
-std::optional<Nodes::Layout> Nodes::layout() {
+std::optional<Nodes::Layout> Nodes::layout(int attempt) {
     const std::lock_guard lock(mutex_);
-    return layout_;
+    return layout_ && layout_->attempt >= attempt ? layout_ : std::nullopt;
 }
 
 std::optional<JobOutcome> Nodes::outcome(int attempt) {
     const std::lock_guard lock(mutex_);
-    const auto index = static_cast<std::size_t>(attempt);
-    if (index < outcomes_.size()) return outcomes_[index];
+    // A launcher that came later knows of no attempt before its own.
+    const auto found = outcomes_.lower_bound(attempt);
+    if (found != outcomes_.end()) return found->second;
     return lost_;
-}
-
-bool Nodes::all_stopped(int attempt) {
-    const std::lock_guard lock(mutex_);
-    return stopped_ >= attempt;
 }
 
 void Nodes::done(int attempt) {
     post([&](Store& store) {
-        if (store.add(key(attempt, "done"), 1) == options_.nodes) store.set(key(attempt, "end"), to_text({}));
+        if (store.add(attempt_key(attempt, "done"), 1) == options_.nodes)
+            store.compare_set(end_key(attempt), "", to_text({}));
     });
 }
 
 void Nodes::failed(int attempt, JobOutcome outcome) {
     outcome.good = false;
     outcome.node = options_.node_rank;
-    post([&](Store& store) { store.compare_set(key(attempt, "end"), "", to_text(outcome)); });
+    post([&](Store& store) {
+        // One that waits for a place is no part of an attempt that runs.
+        if (!met_ && store.check({attempt_key(0, "roster")})) return;
+        store.compare_set(end_key(attempt), "", to_text(outcome));
+    });
 }
 
 void Nodes::stopped(int attempt) {
-    post([&](Store& store) {
-        if (store.add(key(attempt, "stopped"), 1) == options_.nodes) store.set(key(attempt, "all_stopped"), "1");
-    });
+    post([&](Store& store) { store.append(attempt_key(attempt, "stopped"), id_ + "\n"); });
+}
+
+void Nodes::leave(Store& store) {
+    store.append(left_key, id_ + "\n");
+    if (!places_) return;
+    for (const auto end = Clock::now() + farewell; Clock::now() < end; std::this_thread::sleep_for(10ms)) {
+        const std::string left = store.get(left_key);
+        const auto has_left = [&](const std::string& id) { return left.find(id) != std::string::npos; };
+        if (std::ranges::all_of(places_->present(), has_left)) return;
+    }
 }
 
 // Before the launcher has reached the store there is no other to tell.
@@ -148,16 +168,30 @@ void Nodes::lost(int node, const std::string& why) {
 // ---- The watching thread
 
 void Nodes::watch() {
+    const auto end = Clock::now() + options_.patience;
     try {
-        Store store = connect();
-        if (store) meet(store);
-        for (int attempt = 0; !leaving_ && watch_attempt(store, attempt); ++attempt) {
+        for (;;) {
+            try {
+                return take_part(end);
+            } catch (const DistStoreError& error) {
+                // A launcher of node 0 that ended before all had come may come again, with a store that knows nobody.
+                if (met_ || options_.node_rank == 0 || leaving_.raised() || Clock::now() >= end) throw;
+                TUTTI_WARN("tutti run: node 0's launcher was lost before all had come, and is looked for again: {}",
+                           error.what());
+            }
         }
     } catch (const DistError& error) {
-        if (!leaving_) lost_store(error);
+        if (!leaving_.raised()) lost_store(error);
     } catch (const std::exception& error) {
-        if (!leaving_) lost(options_.node_rank, error.what());
+        if (!leaving_.raised()) lost(options_.node_rank, error.what());
     }
+}
+
+void Nodes::take_part(Moment end) {
+    Store store = connect(end);
+    int attempt = store ? come(store, end) : -1;
+    while (attempt >= 0 && (!places_ || form(store, attempt)) && join(store, attempt) && watch_attempt(store, attempt))
+        ++attempt;
 }
 
 // Where the store itself hands out the secret, on one host, there is none before it is there.
@@ -167,15 +201,16 @@ bool Nodes::is_absence(const DistError& error) const {
            !security::Secret::from_environment();
 }
 
-// Other nodes may be started before node 0.
-Store Nodes::connect() {
-    const auto end = Clock::now() + options_.patience;
+// Other nodes may be started before node 0, and before its name is known.
+Store Nodes::connect(Moment end) {
     const tutti::Patience waiting([this] {
-        return fmt::format("the launcher of node 0 at --master-addr {} --master-port {}", options_.master_addr,
-                           options_.master_port);
+        const std::string unknown = net::why_unknown(options_.master_addr);
+        return fmt::format("the launcher of node 0 at --master-addr {} --master-port {}{}{}", options_.master_addr,
+                           options_.master_port, unknown.empty() ? "" : ": ", unknown);
     });
-    while (!leaving_) {
+    while (!leaving_.raised()) {
         try {
+            net::await_name(options_.master_addr, Deadline::at(end), &leaving_);
             secret_ = options_.secret
                           ? *options_.secret
                           : security::resolve_secret({.host = options_.master_addr, .port = options_.master_port},
@@ -190,8 +225,8 @@ Store Nodes::connect() {
             store_ = std::move(own);
             return watched;
         } catch (const DistError& error) {
+            if (leaving_.raised()) break;
             if (is_absence(error) && Clock::now() < end) {
-                // A name server refuses an unknown name at once, and asking again loads the server.
                 tutti::patience::look();
                 std::this_thread::sleep_for(retry);
                 continue;
@@ -214,100 +249,142 @@ void Nodes::tell_node_0(const std::string& why) const noexcept {
         TCPStore store(
             {.host = options_.master_addr, .port = options_.master_port, .timeout = attempt_time, .secret = secret_});
         const JobOutcome outcome{.good = false, .again = false, .status = 1, .node = options_.node_rank, .text = why};
-        store.compare_set(key(0, "end"), "", to_text(outcome));
+        if (!store.check({attempt_key(0, "roster")})) store.compare_set(end_key(0), "", to_text(outcome));
     } catch (const std::exception&) {  // no launcher can be told
     }
 }
 
-void Nodes::meet(Store& store) {
-    const std::string mine =
-        fmt::format("{} {} {} {}", options_.ranks, options_.nodes, options_.max_restarts, options_.id);
-    const std::string my_key = fmt::format("launch/node/{}", options_.node_rank);
+std::string Nodes::others() const {
+    return fmt::format("the launchers of all {} nodes; this one has --node-rank {}{}{}", options_.nodes,
+                       options_.node_rank, missing_.empty() ? "" : "; ", missing_);
+}
+
+std::string Nodes::in_vain() const {
+    return fmt::format("--nnodes {}: {}; waited for {} s", options_.nodes,
+                       missing_.empty() ? "node 0 says nothing" : missing_, options_.patience / 1s);
+}
+
+// Asks for this node's place. The attempt for which it has it; -1: never.
+int Nodes::come(Store& store, Moment end) {
+    id_ = fmt::format("{}-{}", options_.id, ++connections_);  // its last will is that of one connection
+    NodeCard card{.node = options_.node_rank,
+                  .id = id_,
+                  .ranks = options_.ranks,
+                  .nodes = options_.nodes,
+                  .max_restarts = options_.max_restarts,
+                  .pid = ::getpid(),
+                  .address = store.backend()->local_host(),
+                  .host = this_host::name()};
+    if (card.address.empty() || card.address == "0.0.0.0") card.address = options_.master_addr;  // node 0's host
+    looked_at_ = Clock::now();
+    store.set("launch/beat/" + card.id, sign_of_life());
+    store.backend()->set_will("launch/gone/" + card.id, "1", silence);
     if (options_.node_rank == 0) {
-        store.set("launch/run_id", options_.run_id);
-        store.set("launch/ranks_port", std::to_string(options_.ranks_port));
+        places_.emplace(store, card, options_.ranks_port, options_.run_id);
+        return 0;
     }
-    if (store.compare_set(my_key, "", mine) != mine) {
-        throw InvalidArgument(
-            fmt::format("tutti run: --node-rank {}: another launcher of this job has it; give each "
-                        "node its own, 0 to {}",
-                        options_.node_rank, options_.nodes - 1));
-    }
-    std::vector<std::string> keys{"launch/run_id", "launch/ranks_port"};
-    const std::size_t first_node = keys.size();
-    for (int k = 0; k < options_.nodes; ++k) keys.push_back(fmt::format("launch/node/{}", k));
+    store.append("launch/came", card.to_text() + "\n");
+    const tutti::Patience waiting([this] { return others(); });
+    const std::string key = "launch/answer/" + card.id;
+    if (!wait_for(store, key, end)) return -1;
+    std::istringstream in(store.get(key));
+    std::string verb, rest;
+    in >> verb;
+    std::getline(in >> std::ws, rest, '\0');
+    if (verb == "joins") return std::atoi(rest.c_str());
+    lost(options_.node_rank, "tutti run: " + rest);
+    return -1;
+}
+
+// Node 0's part: until all are ready for the attempt.
+bool Nodes::form(Store& store, int attempt) {
     const auto end = Clock::now() + options_.patience;
-    const tutti::Patience waiting([this] {
-        return fmt::format("the launchers of all {} nodes; this one has --node-rank {}", options_.nodes,
-                           options_.node_rank);
-    });
-    while (!store.check(keys)) {
+    const tutti::Patience waiting([this] { return others(); });
+    const auto fail = [&](const std::string& why) {
+        const JobOutcome outcome{.good = false, .status = 1, .node = 0, .text = "tutti run: " + why};
+        store.compare_set(end_key(attempt), "", to_text(outcome));
+    };
+    for (; !leaving_.raised(); std::this_thread::sleep_for(look_time)) {
         tutti::patience::look();
-        if (leaving_ || store.check({key(0, "end")})) return;  // one of them does not wait any longer
-        if (Clock::now() >= end) {
-            std::string missing;
-            for (std::size_t k = first_node; k < keys.size(); ++k) {
-                if (!store.check({keys[k]}))
-                    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", k - first_node);
-            }
-            throw DistStoreError(fmt::format("tutti run: --nnodes {}: no launcher of node {} has come in {} s",
-                                             options_.nodes, missing, options_.patience / 1s),
-                                 {}, ErrorCode::timeout);
+        looked_at_ = Clock::now();
+        places_->look();
+        if (store.check({end_key(attempt)})) {  // one of them does not wait any longer
+            places_->give_up(attempt);
+            return true;
         }
-        std::this_thread::sleep_for(20ms);
+        const auto missing = places_->missing(attempt);
+        missing_ = missing ? missing->text : "";
+        if (attempt == 0 && !places_->disagreement().empty())
+            fail(places_->disagreement());
+        else if (!missing) {
+            places_->begin(attempt);
+            return true;
+        } else if (Clock::now() >= end)
+            fail(in_vain());
     }
-    const std::vector<std::string> cards = store.multi_get(keys);
-    Layout layout{0, 0, cards[0], secret_, std::atoi(cards[1].c_str())};
-    for (int k = 0; k < options_.nodes; ++k) {
-        std::istringstream in(cards[first_node + static_cast<std::size_t>(k)]);
-        int ranks = 0, nodes = 0, restarts = 0;
-        if (!(in >> ranks >> nodes >> restarts) || ranks < 1) {
-            throw DistStoreError(
-                fmt::format("tutti run: the store says of node {}: \"{}\": expected its ranks, nodes "
-                            "and restarts",
-                            k, cards[static_cast<std::size_t>(k) + 1]));
-        }
-        if (nodes != options_.nodes || restarts != options_.max_restarts) {
-            throw InvalidArgument(fmt::format(
-                "tutti run: node {} was started with --nnodes {} --max-restarts {}, node {} with --nnodes {} "
-                "--max-restarts {}: expected the same on all nodes",
-                options_.node_rank, options_.nodes, options_.max_restarts, k, nodes, restarts));
-        }
-        if (k < options_.node_rank) layout.first_rank += ranks;
-        layout.world_size += ranks;
+    return false;
+}
+
+bool Nodes::join(Store& store, int attempt) {
+    const auto limit = Clock::now() + options_.patience + silence;
+    const tutti::Patience waiting([this] { return others(); });
+    const std::string key = attempt_key(attempt, "roster");
+    if (!wait_for(store, key, limit)) return false;
+    const std::string text = store.get(key);
+    if (text.empty()) {
+        conclude(attempt, to_outcome(store.get(end_key(attempt))));
+        return false;
     }
-    heard_.resize(static_cast<std::size_t>(options_.nodes));
-    heard_at_.assign(heard_.size(), Clock::now());
+    roster_ = NodesRoster::from_text(text);
+    const NodeCard& mine = roster_.cards.at(static_cast<std::size_t>(options_.node_rank));
+    if (mine.id != id_) {
+        lost(
+            options_.node_rank,
+            fmt::format("tutti run: --node-rank {}: nothing was heard of this launcher for more than {} s, and another "
+                        "one has its place ({}): it ends here",
+                        options_.node_rank, silence / 1s, mine.who()));
+        return false;
+    }
+    Layout layout{.attempt = attempt, .run_id = roster_.run_id, .secret = secret_, .ranks_port = roster_.ranks_port};
+    for (const NodeCard& card : roster_.cards) {
+        if (card.node < options_.node_rank) layout.first_rank += card.ranks;
+        layout.world_size += card.ranks;
+    }
+    if (options_.node_rank != 0) {
+        const JobOutcome will = lost_launcher(options_.node_rank, words_of_loss(mine, connection_ended));
+        store.backend()->set_will(end_key(attempt), to_text(will), silence);
+    }
     looked_at_ = Clock::now();
     met_ = true;
     const std::lock_guard lock(mutex_);
     layout_ = layout;
     ::eventfd_write(wake_.get(), 1);
+    return true;
 }
 
 // True: there will be another attempt.
 bool Nodes::watch_attempt(Store& store, int attempt) {
-    if (!wait_for(store, key(attempt, "end"), attempt)) return false;
-    const JobOutcome outcome = to_outcome(store.get(key(attempt, "end")));
+    if (!wait_for(store, end_key(attempt), Moment::max(), attempt)) return false;
+    JobOutcome outcome = to_outcome(store.get(end_key(attempt)));
+    if (outcome.lost) {
+        const NodeCard& card = roster_.cards.at(static_cast<std::size_t>(outcome.node));
+        outcome.text += words_of_sign(store.get("launch/beat/" + card.id));
+    }
     conclude(attempt, outcome);
-    if (outcome.good || !outcome.again || attempt >= options_.max_restarts) return false;
-    if (!wait_for(store, key(attempt, "all_stopped"), attempt + 1)) return false;
-    const std::lock_guard lock(mutex_);
-    stopped_ = attempt;
-    ::eventfd_write(wake_.get(), 1);
-    return true;
+    const bool again = !outcome.good && outcome.again && attempt < options_.max_restarts;
+    if (!again && places_) places_->close(outcome.good ? "all of its ranks have ended well" : outcome.text);
+    return again;
 }
 
 void Nodes::conclude(int attempt, const JobOutcome& outcome) {
     const std::lock_guard lock(mutex_);
-    outcomes_.resize(static_cast<std::size_t>(attempt));
-    outcomes_.push_back(outcome);
+    outcomes_[attempt] = outcome;
     ::eventfd_write(wake_.get(), 1);
 }
 
 // False: we leave.
-bool Nodes::wait_for(Store& store, const std::string& name, int attempt) {
-    while (!leaving_) {
+bool Nodes::wait_for(Store& store, const std::string& name, Moment end, std::optional<int> attempt) {
+    while (!leaving_.raised()) {
         try {
             store.wait({name}, slice);
             return true;
@@ -315,32 +392,22 @@ bool Nodes::wait_for(Store& store, const std::string& name, int attempt) {
             if (error.code() != ErrorCode::timeout) throw;
         }
         beat(store, attempt);
+        if (Clock::now() >= end) throw DistStoreError("tutti run: " + in_vain(), {}, ErrorCode::timeout);
     }
     return false;
 }
 
 // A launcher that is silent for long ends the attempt, on all nodes.
-void Nodes::beat(Store& store, int attempt) {
-    store.add(fmt::format("launch/beat/{}", options_.node_rank), 1);
-    const auto now = Clock::now();
-    const auto away = now - looked_at_.exchange(now);
-    if (options_.node_rank != 0) return;
-    for (int k = 1; k < options_.nodes; ++k) {
-        const auto index = static_cast<std::size_t>(k);
-        const std::string sign = std::to_string(store.add(fmt::format("launch/beat/{}", k), 0));
-        if (sign != heard_[index] || away > stall) {
-            heard_[index] = sign;
-            heard_at_[index] = now;
-        } else if (const auto silent = now - heard_at_[index]; silent > silence) {
-            const std::string why = fmt::format(
-                "its launcher was lost: nothing was heard of it for {:.1f} s: it was killed or stopped, or "
-                "the network between it and node 0 was cut; the ranks of all nodes are ended",
-                std::chrono::duration<double>(silent).count());
-            const JobOutcome outcome{.good = false, .again = false, .status = 1, .node = k, .text = why};
-            store.compare_set(key(attempt, "end"), "", to_text(outcome));
-            return;
-        }
+void Nodes::beat(Store& store, std::optional<int> attempt) {
+    store.set("launch/beat/" + id_, sign_of_life());
+    if (!places_) {
+        missing_ = store.get("launch/missing");
+    } else if (attempt) {
+        places_->look();
+        if (const auto lost = places_->lost())
+            store.compare_set(end_key(*attempt), "", to_text(lost_launcher(lost->node, lost->text)));
     }
+    looked_at_ = Clock::now();
 }
 
 }  // namespace tutti::launch

@@ -1,27 +1,29 @@
 // Nodes: the messages between the launchers of a job on several nodes, over the job's store: how many ranks each has,
 // that all of a node's ranks have ended well, or which failed; before a restart, that all processes of a node have
-// ended. The first failure that reaches the store is the job's. A launcher that is silent for 15 s is a failure too, of
-// its node, and so is the loss of the store, of node 0.
+// ended. The first failure that reaches the store is the job's. A launcher whose connection ends, or that is silent for
+// 15 s, is a failure too, of its node, after which the ranks may be started again: another launcher can take its place
+// (places.hpp). The loss of the store, with node 0, ends the job.
 //
-// Keys, below "launch/": node/K, run_id, ranks_port, beat/K, and for each attempt A: A/end, A/done, A/stopped,
-// A/all_stopped; left.
+// Keys, below "launch/": those of places.hpp; A/done (how many nodes) for each attempt A; left (an ID a line).
 //
 // Threads: the methods are for one thread and may block for as long as the store takes to answer. A second thread
 // watches the store.
 #pragma once
 
+#include "core/interrupt.hpp"
 #include "core/unique_fd.hpp"
+#include "launch/places.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/store.hpp>
 
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
 namespace tutti::launch {
 
@@ -32,6 +34,7 @@ struct JobOutcome {
     int status = 0;      ///< for the shell
     int node = 0;        ///< that said so
     std::string text{};  ///< "rank 3 (pid 4711): exited with status 3"
+    bool lost = false;   ///< the launcher of `node` has vanished
 };
 
 struct NodesOptions {
@@ -63,33 +66,40 @@ class Nodes {
     void clear();
 
     struct Layout {
+        int attempt = 0;     ///< for which it is
         int first_rank = 0;  ///< of this node
         int world_size = 0;
         std::string run_id;
         std::string secret;  ///< for the ranks: the one that opened the store
         int ranks_port = 0;
     };
-    /// When all have come.
-    std::optional<Layout> layout();
+    /// When all are ready for an attempt, this one or a later one.
+    std::optional<Layout> layout(int attempt);
     /// When the attempt has ended, on all nodes.
     std::optional<JobOutcome> outcome(int attempt);
-    /// Whether nothing of a failed attempt is left on any node.
-    bool all_stopped(int attempt);
 
     /// All of this node's ranks have ended well.
     void done(int attempt);
     void failed(int attempt, JobOutcome outcome);
+    /// Nothing of a failed attempt is left on this node.
     void stopped(int attempt);
 
  private:
+    using Moment = std::chrono::steady_clock::time_point;
     void watch();
-    Store connect();
+    void take_part(Moment end);
+    Store connect(Moment end);
     bool is_absence(const DistError& error) const;
     void tell_node_0(const std::string& why) const noexcept;
-    void meet(Store& store);
+    std::string others() const;
+    std::string in_vain() const;
+    int come(Store& store, Moment end);
+    bool form(Store& store, int attempt);
+    bool join(Store& store, int attempt);
     bool watch_attempt(Store& store, int attempt);
-    bool wait_for(Store& store, const std::string& key, int attempt);
-    void beat(Store& store, int attempt);
+    void leave(Store& store);
+    bool wait_for(Store& store, const std::string& key, Moment end, std::optional<int> attempt = {});
+    void beat(Store& store, std::optional<int> attempt);
     void conclude(int attempt, const JobOutcome& outcome);
     void lost_store(const DistError& error);
     void lost(int node, const std::string& why);
@@ -101,16 +111,18 @@ class Nodes {
     std::mutex mutex_;  // guards the members until the next empty line
     Store store_;       // of the caller's thread
     std::optional<Layout> layout_;
-    std::vector<JobOutcome> outcomes_;  // by attempt
-    int stopped_ = -1;                  // the last attempt of which nothing is left
-    std::optional<JobOutcome> lost_;    // why no more news will come
+    std::map<int, JobOutcome> outcomes_;  // by attempt
+    std::optional<JobOutcome> lost_;      // why no more news will come
 
-    std::string secret_;              // the watching thread's, as the members below
-    std::vector<std::string> heard_;  // the others' last signs of life, and when they came
-    std::vector<std::chrono::steady_clock::time_point> heard_at_;
-    std::atomic<std::chrono::steady_clock::time_point> looked_at_{};
+    std::string id_;  // before the first layout
+    int connections_ = 0;
+    std::string secret_;            // the watching thread's, as the members below
+    std::optional<Places> places_;  // node 0's
+    NodesRoster roster_;            // of the attempt
+    std::string missing_;           // whom node 0 waits for
+    std::atomic<Moment> looked_at_{};
     std::atomic<bool> met_{false};
-    std::atomic<bool> leaving_{false};
+    AbortFlag leaving_;
     std::thread thread_;
 };
 

@@ -1,0 +1,271 @@
+#include "launch/places.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <sstream>
+#include <utility>
+
+namespace tutti::launch {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr tutti::Clock::duration stall = 2s;    // between two looks, after which the others' silence may be our own
+constexpr tutti::Clock::duration unheard = 1s;  // a living launcher gives two signs of life in that time
+
+std::string beat_key(const NodeCard& card) {
+    return "launch/beat/" + card.id;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) {
+        if (!line.empty()) lines.push_back(line);
+    }
+    return lines;
+}
+
+}  // namespace
+
+std::string attempt_key(int attempt, const char* what) {
+    return fmt::format("launch/{}/{}", attempt, what);
+}
+
+std::string words_of_loss(const NodeCard& card, const std::string& cause) {
+    return fmt::format("its launcher ({}) was lost: {}", card.who(), cause);
+}
+
+std::string words_of_sign(const std::string& beat) {
+    const std::time_t seconds = std::strtoll(beat.c_str(), nullptr, 10) / 1000;
+    return fmt::format("; its last sign of life came at {:%H:%M:%S} UTC", fmt::gmtime(seconds));
+}
+
+std::string NodeCard::who() const {
+    return fmt::format("{}, {}, pid {}", host, address, pid);
+}
+
+std::string NodeCard::to_text() const {
+    return fmt::format("{} {} {} {} {} {} {} {}", node, id, ranks, nodes, max_restarts, pid, address, host);
+}
+
+NodeCard NodeCard::from_text(const std::string& text) {
+    std::istringstream in(text);
+    NodeCard card;
+    if (!(in >> card.node >> card.id >> card.ranks >> card.nodes >> card.max_restarts >> card.pid >> card.address) ||
+        card.ranks < 1) {
+        throw DistStoreError(fmt::format(
+            "tutti run: the store says of a node: \"{}\": expected its number, id, ranks, nodes, restarts, process "
+            "and address",
+            text));
+    }
+    std::getline(in >> std::ws, card.host);
+    return card;
+}
+
+std::string NodesRoster::to_text() const {
+    std::string text = fmt::format("{} {}\n", ranks_port, run_id);
+    for (const NodeCard& card : cards) text += card.to_text() + "\n";
+    return text;
+}
+
+NodesRoster NodesRoster::from_text(const std::string& text) {
+    NodesRoster roster;
+    std::istringstream in(text);
+    in >> roster.ranks_port;
+    std::getline(in >> std::ws, roster.run_id);
+    for (std::string line; std::getline(in, line);) roster.cards.push_back(NodeCard::from_text(line));
+    return roster;
+}
+
+Places::Places(Store store, const NodeCard& own, int ranks_port, std::string run_id)
+    : store_(std::move(store)),
+      own_(own),
+      roster_{.ranks_port = ranks_port, .run_id = std::move(run_id)},
+      places_(static_cast<std::size_t>(own.nodes)) {
+    store_.set("launch/missing", "");
+    admit(places_.front(), own_, tutti::Clock::now());
+}
+
+void Places::look() {
+    const Instant now = tutti::Clock::now();
+    // In that time nobody was heard because nobody listened.
+    if (const auto away = now - looked_at_; away > stall) {
+        for (Place& place : places_) place.heard_at += away;
+        for (Newcomer& newcomer : newcomers_) newcomer.since += away;
+    }
+    looked_at_ = now;
+    hear(now);
+    read_newcomers(now);
+    decide(now);
+}
+
+void Places::hear(Instant now) {
+    std::vector<std::string> keys;
+    std::vector<Place*> heard;
+    for (Place& place : places_) {
+        if (&place == &places_.front() || !place.holder) continue;
+        keys.push_back(beat_key(*place.holder));
+        heard.push_back(&place);
+    }
+    if (keys.empty()) return;
+    const std::vector<std::string> signs = store_.multi_get(keys);
+    for (std::size_t i = 0; i < heard.size(); ++i) {
+        Place& place = *heard[i];
+        if (signs[i] != place.sign) {
+            place.sign = signs[i];
+            place.heard_at = now;
+        }
+        place.gone = place.gone || (is_silent(place, unheard) && store_.check({"launch/gone/" + place.holder->id}));
+    }
+}
+
+void Places::read_newcomers(Instant now) {
+    if (!store_.check({"launch/came"})) return;
+    const std::string came = store_.get("launch/came");
+    const std::size_t end = came.rfind('\n');
+    if (end == std::string::npos || end < read_) return;
+    for (const std::string& line : lines_of(came.substr(read_, end - read_))) {
+        const NodeCard card = NodeCard::from_text(line);
+        if (card.nodes != own_.nodes || card.max_restarts != own_.max_restarts) {
+            disagreement_ = fmt::format(
+                "node {} was started with --nnodes {} --max-restarts {}, node 0 with --nnodes {} --max-restarts {}: "
+                "expected the same on all nodes",
+                card.node, card.nodes, card.max_restarts, own_.nodes, own_.max_restarts);
+            answer(card, "refused " + disagreement_);
+            continue;
+        }
+        newcomers_.push_back({card, {}, {}, now});
+    }
+    read_ = end + 1;
+}
+
+void Places::decide(Instant now) {
+    std::erase_if(newcomers_, [&](Newcomer& newcomer) {
+        Place& place = places_.at(static_cast<std::size_t>(newcomer.card.node));
+        const bool waits = now - newcomer.since > unheard;
+        if (waits && store_.check({"launch/gone/" + newcomer.card.id})) return true;
+        if (!place.holder || place.gone || is_silent(place, silence + fence)) {
+            admit(place, newcomer.card, now);
+            return true;
+        }
+        if (newcomer.id_of_holder != place.holder->id) {
+            newcomer = {newcomer.card, place.holder->id, place.sign, now};
+            return false;
+        }
+        const bool lives = place.sign != newcomer.sign_of_holder || newcomer.card.node == 0;
+        if (!lives || !waits) return false;
+        answer(
+            newcomer.card,
+            fmt::format("refused --node-rank {}: another launcher of this job has it ({}), and lives; give each node "
+                        "its own, 0 to {}",
+                        newcomer.card.node, place.holder->who(), own_.nodes - 1));
+        return true;
+    });
+}
+
+void Places::admit(Place& place, const NodeCard& card, Instant now) {
+    if (place.member) replaced_ = Lost{card.node, words_of_loss(place)};
+    place = Place{.holder = card, .heard_at = now};
+    if (card.node != 0) place.sign = store_.get(beat_key(card));
+}
+
+void Places::answer(const NodeCard& card, const std::string& text) {
+    store_.set("launch/answer/" + card.id, text);
+}
+
+bool Places::is_silent(const Place& place, tutti::Clock::duration time) const {
+    return &place != &places_.front() && looked_at_ - place.heard_at > time;
+}
+
+std::string Places::words_of_loss(const Place& place) const {
+    const std::string cause =
+        place.gone ? std::string(connection_ended)
+                   : fmt::format(
+                         "nothing was heard of it for {:.1f} s: it was killed or stopped, or the network between "
+                         "it and node 0 was cut",
+                         std::chrono::duration<double>(looked_at_ - place.heard_at).count());
+    return launch::words_of_loss(*place.holder, cause);
+}
+
+std::optional<Places::Lost> Places::lost() const {
+    if (replaced_) return replaced_;
+    for (const Place& place : places_) {
+        if (place.member && (place.gone || is_silent(place, silence)))
+            return Lost{place.holder->node, words_of_loss(place)};
+    }
+    return std::nullopt;
+}
+
+std::vector<std::string> Places::present() const {
+    std::vector<std::string> ids;
+    for (const Place& place : places_) {
+        if (place.holder && !place.gone) ids.push_back(place.holder->id);
+    }
+    return ids;
+}
+
+std::optional<Places::Lost> Places::missing(int attempt) {
+    const std::string key = attempt_key(attempt - 1, "stopped");
+    const auto stopped = attempt > 0 && store_.check({key}) ? lines_of(store_.get(key)) : std::vector<std::string>{};
+    std::optional<Lost> result;
+    std::string never;
+    for (std::size_t k = 0; k < places_.size(); ++k) {
+        const Place& place = places_[k];
+        std::string why;
+        if (!place.holder) {
+            never += fmt::format("{}{}", never.empty() ? "" : ", ", k);
+            if (!result) result = Lost{static_cast<int>(k), ""};
+            continue;
+        }
+        if (place.gone || is_silent(place, silence)) {
+            why = fmt::format("node {}: {}{}; another with --node-rank {} can take its place", k, words_of_loss(place),
+                              words_of_sign(place.sign), k);
+        } else if (place.member && std::ranges::find(stopped, place.holder->id) == stopped.end()) {
+            why = fmt::format("node {} ({}) has not ended its ranks yet", k, place.holder->who());
+        } else {
+            continue;
+        }
+        if (!result) result = Lost{static_cast<int>(k), ""};
+        result->text += (result->text.empty() ? "" : "; ") + why;
+    }
+    if (!never.empty()) {
+        result->text += fmt::format("{}no launcher of node {} has come", result->text.empty() ? "" : "; ", never);
+    }
+    const std::string words = result ? result->text : "";
+    if (words != missing_) store_.set("launch/missing", missing_ = words);
+    return result;
+}
+
+void Places::begin(int attempt) {
+    replaced_.reset();
+    roster_.cards.clear();
+    for (const Place& place : places_) roster_.cards.push_back(*place.holder);
+    store_.set(attempt_key(attempt, "roster"), roster_.to_text());
+    for (Place& place : places_) {
+        if (!std::exchange(place.member, true)) answer(*place.holder, fmt::format("joins {}", attempt));
+    }
+}
+
+void Places::give_up(int attempt) {
+    store_.set(attempt_key(attempt, "roster"), "");
+    for (const Place& place : places_) {
+        if (place.holder && !place.member) answer(*place.holder, fmt::format("joins {}", attempt));
+    }
+}
+
+void Places::close(const std::string& why) {
+    look();
+    for (const Newcomer& newcomer : newcomers_) answer(newcomer.card, "refused the job has ended: " + why);
+    for (const Place& place : places_) {
+        if (place.holder && !place.member) answer(*place.holder, "refused the job has ended: " + why);
+    }
+}
+
+}  // namespace tutti::launch

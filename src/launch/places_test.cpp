@@ -1,0 +1,205 @@
+#include "launch/places.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+namespace tutti::launch {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Launchers that are keys of a store, in a time of the test's own.
+class PlacesOfThree : public testing::Test {
+ protected:
+    PlacesOfThree() : store_(HashStore()) { places_.emplace(store_, card(0, "zero"), 4000, "run 7"); }
+    ~PlacesOfThree() override { tutti::Clock::simulate(nullptr); }
+
+    static NodeCard card(int node, const std::string& id, int ranks = 2) {
+        return {.node = node,
+                .id = id,
+                .ranks = ranks,
+                .nodes = 3,
+                .max_restarts = 2,
+                .pid = 10 + node,
+                .address = "10.0.0.1",
+                .host = "host of " + id};
+    }
+    void beats(const std::string& id) { store_.set("launch/beat/" + id, std::to_string(++beats_)); }
+    void comes(const NodeCard& card) {
+        beats(card.id);
+        store_.append("launch/came", card.to_text() + "\n");
+    }
+    void connection_ends(const std::string& id) { store_.set("launch/gone/" + id, "1"); }
+    std::string answer_to(const std::string& id) {
+        return store_.check({"launch/answer/" + id}) ? store_.get("launch/answer/" + id) : "";
+    }
+    // Time passes, in which these give signs of life and node 0 looks.
+    void pass(Clock::duration time, const std::vector<std::string>& living) {
+        for (const Instant end = now_ + time; now_ < end;) {
+            now_ += 500ms;
+            for (const std::string& id : living) beats(id);
+            places_->look();
+        }
+    }
+    std::string missing(int attempt) {
+        const auto missing = places_->missing(attempt);
+        return missing ? missing->text : "";
+    }
+    void begin_with_one_and_two() {
+        comes(card(1, "one"));
+        comes(card(2, "two"));
+        pass(500ms, {"one", "two"});
+        ASSERT_EQ(missing(0), "");
+        places_->begin(0);
+    }
+    NodesRoster roster(int attempt) { return NodesRoster::from_text(store_.get(attempt_key(attempt, "roster"))); }
+    static void expect_has(const std::string& text, const std::string& part) {
+        EXPECT_NE(text.find(part), std::string::npos) << text << "\nlacks " << part;
+    }
+
+    Instant now_ = Instant{} + 1h;
+    const bool simulated_ = (tutti::Clock::simulate(&now_), true);
+    Store store_;
+    std::optional<Places> places_;
+    int beats_ = 0;
+};
+
+TEST_F(PlacesOfThree, are_named_until_all_have_come) {
+    places_->look();
+    EXPECT_EQ(missing(0), "no launcher of node 1, 2 has come");
+    comes(card(2, "two", 5));
+    places_->look();
+    EXPECT_EQ(missing(0), "no launcher of node 1 has come");
+    EXPECT_EQ(store_.get("launch/missing"), missing(0));
+    EXPECT_EQ(answer_to("two"), "");
+    comes(card(1, "one"));
+    places_->look();
+    EXPECT_EQ(missing(0), "");
+    places_->begin(0);
+    EXPECT_EQ(answer_to("one"), "joins 0");
+    EXPECT_EQ(answer_to("two"), "joins 0");
+    const NodesRoster formed = roster(0);
+    EXPECT_EQ(formed.ranks_port, 4000);
+    EXPECT_EQ(formed.run_id, "run 7");
+    ASSERT_EQ(formed.cards.size(), 3U);
+    EXPECT_EQ(formed.cards[2].to_text(), card(2, "two", 5).to_text());
+    EXPECT_EQ(formed.cards[2].host, "host of two");
+    EXPECT_FALSE(places_->lost());
+}
+
+TEST_F(PlacesOfThree, of_a_launcher_that_lives_are_refused_to_another) {
+    begin_with_one_and_two();
+    comes(card(1, "second"));
+    pass(3s, {"one", "two", "second"});
+    expect_has(answer_to("second"),
+               "refused --node-rank 1: another launcher of this job has it (host of one, 10.0.0.1, pid 11)");
+    EXPECT_FALSE(places_->lost());
+}
+
+TEST_F(PlacesOfThree, of_a_launcher_whose_connection_has_ended_are_anothers) {
+    begin_with_one_and_two();
+    connection_ends("one");
+    pass(2s, {"two"});
+    ASSERT_TRUE(places_->lost());
+    EXPECT_EQ(places_->lost()->node, 1);
+    expect_has(places_->lost()->text,
+               "its launcher (host of one, 10.0.0.1, pid 11) was lost: its connection has ended");
+    store_.append(attempt_key(0, "stopped"), "zero\n");
+    expect_has(missing(1), "node 1: its launcher (host of one");
+    expect_has(missing(1), "node 2 (host of two, 10.0.0.1, pid 12) has not ended its ranks yet");
+    store_.append(attempt_key(0, "stopped"), "two\n");
+    comes(card(1, "newer", 4));
+    pass(500ms, {"two", "newer"});
+    EXPECT_EQ(missing(1), "");
+    EXPECT_TRUE(places_->lost()) << "it was of the attempt that runs";
+    places_->begin(1);
+    EXPECT_FALSE(places_->lost());
+    EXPECT_EQ(answer_to("newer"), "joins 1");
+    EXPECT_EQ(roster(1).cards[1].id, "newer");
+    EXPECT_EQ(roster(1).cards[1].ranks, 4);
+    EXPECT_EQ(roster(1).cards[2].id, "two");
+}
+
+TEST_F(PlacesOfThree, of_a_silent_launcher_are_anothers_after_the_time_that_it_has_to_end) {
+    begin_with_one_and_two();
+    comes(card(1, "newer"));
+    pass(14s, {"two", "newer"});
+    EXPECT_FALSE(places_->lost());
+    pass(2s, {"two", "newer"});
+    ASSERT_TRUE(places_->lost());
+    expect_has(places_->lost()->text, "nothing was heard of it for 16.0 s");
+    EXPECT_EQ(answer_to("newer"), "");
+    store_.append(attempt_key(0, "stopped"), "zero\ntwo\n");
+    expect_has(missing(1), "its last sign of life came at 00:00:00 UTC; another with --node-rank 1 can take its place");
+    pass(6s, {"two", "newer"});
+    EXPECT_EQ(missing(1), "");
+    places_->begin(1);
+    EXPECT_EQ(answer_to("newer"), "joins 1");
+    // It comes back: its words count no more.
+    beats("one");
+    store_.append(attempt_key(0, "stopped"), "one\n");
+    pass(1s, {"one", "two", "newer"});
+    EXPECT_FALSE(places_->lost());
+    EXPECT_EQ(roster(1).cards[1].id, "newer");
+}
+
+TEST_F(PlacesOfThree, stay_those_of_a_launcher_that_is_heard_of_again_in_time) {
+    begin_with_one_and_two();
+    comes(card(1, "newer"));
+    pass(16s, {"two", "newer"});
+    ASSERT_TRUE(places_->lost());
+    pass(1s, {"one", "two", "newer"});
+    EXPECT_FALSE(places_->lost());
+    expect_has(answer_to("newer"), "refused --node-rank 1: another launcher");
+    store_.append(attempt_key(0, "stopped"), "zero\none\ntwo\n");
+    EXPECT_EQ(missing(1), "");
+}
+
+TEST_F(PlacesOfThree, are_kept_while_node_0_itself_stands_still) {
+    begin_with_one_and_two();
+    now_ += 60s;
+    places_->look();
+    EXPECT_FALSE(places_->lost());
+    pass(14s, {"two"});
+    EXPECT_FALSE(places_->lost());
+    pass(2s, {"two"});
+    EXPECT_TRUE(places_->lost());
+}
+
+TEST_F(PlacesOfThree, go_to_the_next_of_several_launchers_that_die_while_they_wait) {
+    begin_with_one_and_two();
+    connection_ends("one");
+    comes(card(1, "b"));
+    connection_ends("b");
+    comes(card(1, "c"));
+    pass(5s, {"two", "c"});
+    store_.append(attempt_key(0, "stopped"), "zero\ntwo\n");
+    EXPECT_EQ(missing(1), "");
+    places_->begin(1);
+    EXPECT_EQ(roster(1).cards[1].id, "c");
+    EXPECT_EQ(answer_to("c"), "joins 1");
+}
+
+TEST_F(PlacesOfThree, are_refused_to_launchers_with_other_numbers_and_after_the_end) {
+    NodeCard other = card(2, "other");
+    other.max_restarts = 0;
+    comes(other);
+    places_->look();
+    expect_has(places_->disagreement(),
+               "node 2 was started with --nnodes 3 --max-restarts 0, node 0 with --nnodes 3 --max-restarts 2");
+    EXPECT_EQ(answer_to("other"), "refused " + places_->disagreement());
+    comes(card(1, "one"));
+    comes(card(1, "second"));
+    places_->close("rank 3 failed");
+    EXPECT_EQ(answer_to("one"), "refused the job has ended: rank 3 failed");
+    EXPECT_EQ(answer_to("second"), "refused the job has ended: rank 3 failed");
+    EXPECT_THROW((void)NodeCard::from_text("1 one 0 3"), DistStoreError);
+}
+
+}  // namespace
+}  // namespace tutti::launch
