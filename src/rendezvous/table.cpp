@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <set>
 #include <span>
 #include <utility>
@@ -114,7 +113,8 @@ bool is_of_others(const Table& table, int rank, int size) {
     const bool other_size = table.size != 0 && table.size != size;
     switch (table.failure.kind) {
         case Failure::none: return table.missing.empty() ? std::cmp_less_equal(table.cards.size(), rank) : other_size;
-        case Failure::failed:
+        case Failure::failed: return other_size;
+        // A process of its number ended before it had written a card.
         case Failure::ended: return other_size || table.failure.rank == rank;
         default: return false;  // ranks contradict each other, perhaps about the size
     }
@@ -192,7 +192,8 @@ bool say_failed(const Store& meeting, int rank, int world_size, const std::excep
     constexpr Milliseconds limit{1000};
     const auto* known = dynamic_cast<const DistError*>(&error);
     const ErrorCode code = known != nullptr ? known->code() : ErrorCode::internal;
-    const std::string text = encode(Failure{Failure::failed, rank, error.what()}, std::max(world_size, 0));
+    // The size of a rank that has not come may be what is wrong.
+    const std::string text = encode(Failure{Failure::failed, rank, error.what()}, entered ? world_size : 0);
     StoreBackend& store = *meeting.backend();
     // Where a wait was ended from outside it may still keep a store busy that is not ours.
     const bool busy = code == ErrorCode::interrupted || code == ErrorCode::aborted || code == ErrorCode::timeout;
