@@ -99,7 +99,7 @@ TEST(Plugins, that_were_built_for_another_version_of_a_header_are_refused_with_a
     ::setenv("TUTTI_BACKEND_PATH", folder, 1);
     EXPECT_FALSE(is_backend_available("outdated"));
     const std::string text = message_of<DistBackendError>([] { (void)Backend("outdated"); });
-    EXPECT_TRUE(has(text, "was built for version 0 of tutti/transport.hpp: expected 3, this tutti's; build it anew"))
+    EXPECT_TRUE(has(text, "was built for version 0 of tutti/transport.hpp: expected 4, this tutti's; build it anew"))
         << text;
     ::unsetenv("TUTTI_BACKEND_PATH");
 }
