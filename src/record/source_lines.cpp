@@ -130,6 +130,19 @@ std::string symbol_at(std::span<const std::byte> file, std::uint64_t place, std:
     return {};
 }
 
+// "std::function<...>::operator()(...)": for names that nobody would read to their end.
+std::string without_arguments(std::string_view name) {
+    std::string text;
+    int depth = 0;
+    for (const char c : name) {
+        const bool opens = c == '<' || c == '(', closes = c == '>' || c == ')';
+        if (closes && depth > 0) --depth;
+        if (depth == 0) text += c;
+        if (opens && depth++ == 0) text += "...";
+    }
+    return text;
+}
+
 // What has been found of addresses, also that nothing is known.
 class Known {
  public:
@@ -174,10 +187,12 @@ std::string function_at(const dw::Functions& f, dw::Die& unit, std::uint64_t add
 }  // namespace
 
 std::string demangled(const char* symbol) {
+    constexpr std::size_t readable = 120;
     int status = 0;
     const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(symbol, nullptr, nullptr, &status),
                                                            &std::free);
-    return status == 0 && name ? name.get() : symbol;
+    std::string text = status == 0 && name ? name.get() : symbol;
+    return text.size() > readable ? without_arguments(text) : text;
 }
 
 class SourceLines::Files {

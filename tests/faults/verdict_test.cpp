@@ -84,10 +84,10 @@ TEST_P(Verdicts, name_the_rank_that_never_calls_on_all_ranks_within_a_second_of_
             ASSERT_EQ(job.collect(3).size(), 3U);
             called = SteadyClock::now();
             const auto reports = job.collect(3, 5s);
-            expect_the_same(reports, 3, ErrorCode::timeout,
-                            {"all_reduce #6 in group \"world\" (3 ranks): timed out",
-                             "ranks 0, 1: called #6 all_reduce of float32", "called at faults_test+0x",
-                             "rank 2: has not called it: its last operation was #5 all_reduce of float32"});
+            expect_the_same(
+                reports, 3, ErrorCode::timeout,
+                {"all_reduce #6 in group \"world\" (3 ranks): timed out", "ranks 0, 1: called #6 all_reduce of float32",
+                 ", called at ", "rank 2: has not called it: its last operation was #5 all_reduce of float32"});
             EXPECT_EQ(reports.front().peer, 2);
             for (const Report& r : reports) {
                 if (r.rank != 2) {
@@ -120,8 +120,8 @@ TEST_P(Verdicts, show_the_node_at_which_a_replay_of_a_graph_hangs) {
         });
         expect_the_same(job.collect(2, 5s), 2, ErrorCode::timeout,
                         {"all_reduce #8 in group \"world\" (2 ranks): timed out",
-                         "rank 0: called #8 all_reduce of float32 × 10, sum, called at faults_test+0x",
-                         "; it is in graph replay #4 at node 3 of 3: all_reduce of float32 × 10, sum (faults_test+0x",
+                         "rank 0: called #8 all_reduce of float32 × 10, sum, called at ",
+                         "; it is in graph replay #4 at node 3 of 3: all_reduce of float32 × 10, sum (",
                          "rank 1: has not called it: its last operation was #7 all_reduce of float32 × 10, sum",
                          "; it is in graph replay #4 at node 2 of 3: compute step \"look\" (verdict_test.cpp:"});
     }
