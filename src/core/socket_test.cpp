@@ -168,6 +168,24 @@ TEST(Socket, a_silent_peer_ends_a_receive_at_the_deadline) {
     EXPECT_THROW(recv_all(pair.client.get(), byte, Deadline::after(60ms), nullptr, "test"), Timeout);
 }
 
+TEST(Socket, sends_datagrams_to_an_abstract_unix_socket) {
+    const std::string name = "tutti-datagrams-" + std::to_string(::getpid());
+    EXPECT_FALSE(send_unix_datagram(name, "nobody is there"));
+    const UniqueFd reader = bind_unix_datagrams(name);
+    EXPECT_THROW((void)bind_unix_datagrams(name), DistNetworkError);
+    EXPECT_FALSE(take_unix_datagram(reader.get()));
+    const std::string long_one(60'000, 'x');
+    EXPECT_TRUE(send_unix_datagram(name, long_one));
+    EXPECT_TRUE(send_unix_datagram(name, ""));
+    EXPECT_EQ(take_unix_datagram(reader.get()), long_one);
+    EXPECT_EQ(take_unix_datagram(reader.get()), "");
+    int sent = 0;
+    while (sent < 100'000 && send_unix_datagram(name, "x")) ++sent;
+    EXPECT_LT(sent, 100'000) << "it does not wait for a reader";
+    while (take_unix_datagram(reader.get())) --sent;
+    EXPECT_EQ(sent, 0);
+}
+
 TEST(Socket, hands_a_descriptor_over_an_abstract_unix_socket_and_knows_the_peer) {
     const std::string name = "tutti-socket-test-" + std::to_string(getpid());
     const UniqueFd listener = listen_unix(name);
