@@ -1,4 +1,5 @@
 // Every kind of fault: all other ranks raise in time, with rank and operation, and the processes form a new world.
+#include "core/unix_socket.hpp"
 #include "faults/job.hpp"
 #include "faults/leftovers.hpp"
 #include "support/covers.hpp"
@@ -161,6 +162,30 @@ TEST_P(Afterwards, every_other_rank_has_raised_in_time_and_a_new_world_works) {
 }
 
 // What runs needs no store; what needs one says so in time; a new store makes a new world.
+// A process that nobody waits for any more, and its socket.
+TEST_F(LeftoverCheck, sees_what_descends_from_the_test_and_what_that_has_open) {
+    int ready[2];
+    ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        if (::fork() == 0) {
+            const UniqueFd socket = net::listen_unix("tutti/left_behind/" + std::to_string(::getpid()));
+            const pid_t own = ::getpid();
+            if (::write(ready[1], &own, sizeof own) == sizeof own) ::pause();
+        }
+        ::_exit(0);
+    }
+    ::waitpid(child, nullptr, 0);
+    pid_t grandchild = 0;
+    ASSERT_EQ(::read(ready[0], &grandchild, sizeof grandchild), static_cast<ssize_t>(sizeof grandchild));
+    const std::set<std::string> found = everything();
+    EXPECT_TRUE(found.contains("process " + std::to_string(grandchild)));
+    EXPECT_TRUE(found.contains("socket @tutti/left_behind/" + std::to_string(grandchild)));
+    ::kill(grandchild, SIGKILL);
+    ::waitpid(grandchild, nullptr, 0);
+    for (const int fd : ready) ::close(fd);
+}
+
 TEST_F(LeftoverCheck, a_store_that_dies_is_named_and_a_new_one_makes_a_new_world) {
     const std::string path = ::testing::TempDir() + "tutti-faults-store-" + std::to_string(::getpid());
     Job job(2, [&path](const RankProcess& me) {
