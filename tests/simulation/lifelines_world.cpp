@@ -528,6 +528,8 @@ void LifelinesWorld::check_settled(Rank& rank) {
                });
     };
     if (std::ranges::any_of(rank.heard, is_outranked)) return;
+    // Around a rank that is stopped news come a second way, whose answers do not wait for those behind (LIFELINES.md).
+    if (std::ranges::any_of(ranks_, [](const auto& other) { return other->has_been_stopped; })) return;
     if (!rank.all_had_come || has(Strike::death) || has(Strike::host_loss) || has(Strike::cut) || has(Strike::leave))
         return;
     for (const auto& other : ranks_) {
@@ -563,13 +565,13 @@ void LifelinesWorld::check_end() {
     if (!known) check_tree();
 }
 
-// Those that turned to it while it was stopped got no answer; and since it runs again no lifeline leads from it to a rank
-// that runs.
+// Those that turned to it while it was stopped got no answer; and since it runs again no lifeline leads from it to a
+// rank that runs.
 bool LifelinesWorld::is_given_up(const Rank& rank) const {
     return rank.has_been_stopped && std::ranges::none_of(rank.sides, [this](const auto& entry) {
-        const Connection::End& other = entry.second.connection->other(entry.second);
-        return other.open && other.line != 0 && this->rank(other.rank).runs();
-    });
+               const Connection::End& other = entry.second.connection->other(entry.second);
+               return other.open && other.line != 0 && this->rank(other.rank).runs();
+           });
 }
 
 // Each rank that is left has its parent, which knows it; but the lowest.
