@@ -53,7 +53,8 @@ std::vector<int> Verdicts::departed() const {
 }
 
 void Verdicts::fail(const std::exception_ptr& error) {
-    if (!flight_.failing()) rendezvous::report_failure(error, rank_, size_, membership_->cards());
+    if (membership_ != nullptr && !flight_.failing())  // else this rank has yet to join
+        rendezvous::report_failure(error, rank_, size_, membership_->cards());
     flight_.fail(error);
 }
 

@@ -11,6 +11,31 @@
 
 namespace tutti::window {
 
+// From a request to the last message that belongs to it. News that come meanwhile are taken afterwards: a submit may
+// run the continuation that brings them in this very thread, and the answer to them must not overtake what belongs
+// together.
+class Remote::Sending {
+ public:
+    explicit Sending(Remote& remote) : remote_(remote) {
+        remote_.mutex_.lock();
+        set_busy(true);
+    }
+    ~Sending() {
+        set_busy(false);
+        remote_.mutex_.unlock();
+        remote_.take_news();
+    }
+    Sending(const Sending&) = delete;
+    Sending& operator=(const Sending&) = delete;
+
+ private:
+    void set_busy(bool busy) {
+        const std::lock_guard lock(remote_.news_mutex_);
+        remote_.busy_ = busy;
+    }
+    Remote& remote_;
+};
+
 std::shared_ptr<Operation> Remote::put(const char* name, int target, std::uint64_t offset,
                                        std::span<const std::byte> source, Raise raise,
                                        std::chrono::milliseconds timeout) {
@@ -21,7 +46,7 @@ std::shared_ptr<Operation> Remote::put(const char* name, int target, std::uint64
                     .bytes = source.size()};
     if (request.is_whole() && !source.empty()) std::memcpy(request.payload.data(), source.data(), source.size());
     auto last = messages_.send(name, target, request, timeout);
-    const std::lock_guard lock(mutex_);
+    const Sending sending(*this);
     check(name, target);
     unflushed_[static_cast<std::size_t>(target)] = true;
     messages_.group().submit(last, true);
@@ -35,7 +60,7 @@ std::shared_ptr<Operation> Remote::get(const char* name, int target, std::uint64
                                        std::span<std::byte> destination, std::chrono::milliseconds timeout) {
     const Request request{.kind = Request::Kind::get, .offset = offset, .bytes = destination.size()};
     auto answer = messages_.receive(name, target, WindowMessage::answer, destination, timeout);
-    const std::lock_guard lock(mutex_);
+    const Sending sending(*this);
     check(name, target);
     unflushed_[static_cast<std::size_t>(target)] = true;
     messages_.group().submit(answer, true);
@@ -45,7 +70,7 @@ std::shared_ptr<Operation> Remote::get(const char* name, int target, std::uint64
 
 std::shared_ptr<Operation> Remote::flush(int target, std::chrono::milliseconds timeout) {
     constexpr const char* name = "Window.flush";
-    const std::lock_guard lock(mutex_);
+    const Sending sending(*this);
     check(name, target);
     if (!unflushed_[static_cast<std::size_t>(target)]) return nullptr;
     Tensor room = empty(uint8, Extents::of(1));
@@ -58,14 +83,37 @@ std::shared_ptr<Operation> Remote::flush(int target, std::chrono::milliseconds t
     return answer;
 }
 
-void Remote::note_let_go(int rank) {
-    const std::lock_guard lock(mutex_);
-    let_go_[static_cast<std::size_t>(rank)] = true;
+void Remote::note_let_go(int rank, bool answers) {
+    {
+        const std::lock_guard lock(news_mutex_);
+        news_.push_back({rank, answers});
+        if (busy_) return;
+    }
+    take_news();
 }
 
-bool Remote::was_let_go_by(int rank) {
-    const std::lock_guard lock(mutex_);
-    return let_go_[static_cast<std::size_t>(rank)];
+void Remote::take_news() noexcept {
+    std::vector<News> news;
+    {
+        const std::lock_guard lock(news_mutex_);
+        news.swap(news_);
+    }
+    if (news.empty()) return;
+    {
+        const std::lock_guard lock(mutex_);
+        for (const News& one : news) let_go_[static_cast<std::size_t>(one.rank)] = true;
+    }
+    try {
+        for (const News& one : news) {
+            if (one.answers) tell(one.rank, Request::Kind::heard);
+        }
+    } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): the group has ended, and nobody waits for the answer
+    }
+}
+
+// A rank that has left does not hear it.
+void Remote::tell(int rank, Request::Kind kind) const {
+    messages_.group().submit(messages_.send("Window service", rank, {.kind = kind}, Messages::no_limit), true);
 }
 
 void Remote::check(const char* name, int target) const {

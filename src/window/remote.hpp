@@ -6,6 +6,7 @@
 #include "window/memory.hpp"
 #include "window/messages.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -40,19 +41,31 @@ class Remote {
     /// last one.
     std::shared_ptr<Operation> flush(int target, std::chrono::milliseconds timeout);
 
-    /// That rank has let go of the window; nothing is asked of it from now on.
-    void note_let_go(int rank);
-    bool was_let_go_by(int rank);
+    /// That rank has let go of the window: nothing is asked of it from now on, and it is told so where it `answers`.
+    void note_let_go(int rank, bool answers);
+    bool was_let_go_by(int rank) const noexcept { return let_go_[static_cast<std::size_t>(rank)]; }
+    /// Sends a request of that kind alone.
+    void tell(int rank, Request::Kind kind) const;
     /// InvalidArgument that names the call, the window and its owner, which has let go of it.
     [[noreturn]] void refuse(const char* name, int owner) const;
 
  private:
+    class Sending;
+    struct News {
+        int rank;
+        bool answers;
+    };
     void check(const char* name, int target) const;
+    void take_news() noexcept;
 
     const Messages messages_;
     const std::string title_;
     std::mutex mutex_;  // from a request to the last message that belongs to it
-    std::vector<bool> unflushed_, let_go_;
+    std::vector<bool> unflushed_;
+    std::vector<std::atomic<bool>> let_go_;  // written under mutex_
+    std::mutex news_mutex_;                  // behind mutex_
+    bool busy_ = false;                      // messages that belong together are being sent
+    std::vector<News> news_;
 };
 
 }  // namespace tutti::window

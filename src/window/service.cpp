@@ -45,15 +45,10 @@ void Service::let_go() noexcept {
             }
             unaware_ = {unaware.begin(), unaware.end()};
         }
-        for (const int rank : unaware) tell(rank, Request::Kind::let_go);
+        for (const int rank : unaware) remote_->tell(rank, Request::Kind::let_go);
         if (unaware.empty()) end();
     } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): the group has ended, and with it the receive
     }
-}
-
-// A rank that has left does not hear it.
-void Service::tell(int rank, Request::Kind kind) const {
-    group_->submit(messages_.send(name, rank, {.kind = kind}, Messages::no_limit), true);
 }
 
 // False: there will be no more requests.
@@ -65,8 +60,7 @@ bool Service::take_news(Request::Kind kind, int source) {
         answers = kind == Request::Kind::let_go && !let_go_;
         if (let_go_ && unaware_.empty()) return false;
     }
-    if (kind == Request::Kind::let_go) remote_->note_let_go(source);
-    if (answers) tell(source, Request::Kind::heard);
+    if (kind == Request::Kind::let_go) remote_->note_let_go(source, answers);
     return true;
 }
 

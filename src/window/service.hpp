@@ -43,7 +43,6 @@ class Service : public std::enable_shared_from_this<Service> {
     void listen();
     bool take(const Operation& receive);
     bool take_news(Request::Kind kind, int source);
-    void tell(int rank, Request::Kind kind) const;
     void serve(int source);
     std::optional<Request> next_of(int source);
     std::shared_ptr<Operation> first_step(const Request& request, int source) const;

@@ -270,10 +270,10 @@ TEST_P(Agreement, is_not_disturbed_by_calls_that_are_refused) {
         const TensorView device(x.data(), {4}, int32, {}, {Device::Type::cuda, 1});
         const int me = g.rank();
         if (me == 1) {  // rank 0 makes no mistakes meanwhile, and waits
-            expect_refused([&] { reduce(x, {.group = g}); }, {"reduce", "no root"});
+            expect_refused([&] { reduce(x, {.group = g}); }, {"reduce", "no dst"});
             expect_refused([&] { reduce(x, {.dst = 0, .group = g, .group_dst = 0}); }, {"reduce", "both"});
-            expect_refused([&] { reduce(x, {.dst = -1, .group = g}); }, {"reduce", "root -1", ranks});
-            expect_refused([&] { broadcast(x, {.group = g, .group_src = 7}); }, {"broadcast", "root 7", "0 to 1"});
+            expect_refused([&] { reduce(x, {.dst = -1, .group = g}); }, {"reduce", "dst -1", ranks});
+            expect_refused([&] { broadcast(x, {.group = g, .group_src = 7}); }, {"broadcast", "group_src 7", "0 to 1"});
             expect_refused([&] { broadcast(device, {.src = 0, .group = g}); }, {"broadcast", "cuda:1", "host memory"});
             expect_refused([&] { all_gather({x, y, x}, y, {.group = g}); }, {"all_gather", "output_list", "3", "2"});
             expect_refused([&] { all_gather({x, d}, y, {.group = g}); }, {"all_gather", "float64[4]", "int32"});
@@ -315,12 +315,12 @@ TEST_P(Agreement, is_not_disturbed_by_calls_that_are_refused) {
             expect_refused([&] { all_reduce(x, {.group = g, .timeout = -5ms}); }, {"all_reduce", "timeout -5 ms"});
             expect_refused([&] { barrier({.group = g, .timeout = -5ms}); }, {"barrier", "timeout -5 ms"});
             expect_refused([&] { send(x, 1, {.group = g}); }, {"send", "itself"});
-            expect_refused([&] { send(x, 2, {.group = g}); }, {"send", "rank 2", ranks});
+            expect_refused([&] { send(x, 2, {.group = g}); }, {"send", "dst 2", ranks});
             expect_refused([&] { send(x, 0, {.tag = -3, .group = g}); }, {"tag -3"});
             expect_refused([&] { send(x, 0, {.group = g, .timeout = -5ms}); }, {"send", "timeout -5 ms"});
-            expect_refused([&] { send_to_group_rank(x, -1, {.group = g}); }, {"send", "rank -1"});
+            expect_refused([&] { send_to_group_rank(x, -1, {.group = g}); }, {"send", "group_dst -1"});
             expect_refused([&] { (void)recv(x, {.src = 0, .group = g, .group_src = 0}); }, {"recv", "both"});
-            expect_refused([&] { (void)recv(x, {.src = 9, .group = g}); }, {"recv", "rank 9"});
+            expect_refused([&] { (void)recv(x, {.src = 9, .group = g}); }, {"recv", "src 9"});
             expect_refused([&] { (void)irecv(device, {.src = 0, .group = g}); }, {"irecv", "host memory"});
             expect_refused([&] { (void)isend(device, 0, {.group = g}); }, {"isend", "host memory"});
             P2POp no_peer = isend_op(x, 0, {.group = g});
@@ -329,7 +329,7 @@ TEST_P(Agreement, is_not_disturbed_by_calls_that_are_refused) {
                 [&] {
                     (void)batch_isend_irecv({irecv_op(y, 0, {.group = g}), no_peer});
                 },
-                {"isend", "no destination"});
+                {"isend", "no dst"});
             expect_refused([&] { (void)batch_isend_irecv({}); }, {"batch_isend_irecv", "empty"});
         }
         x.assign(4, me + 1);

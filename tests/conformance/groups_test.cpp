@@ -61,8 +61,8 @@ TEST_P(Groups, serve_their_members_by_global_and_group_ranks) {
             reduce(y = {w.rank()}, {.dst = 3, .group = g});
             EXPECT_EQ(y[0], w.rank() == 3 ? 4 : 1);
             EXPECT_TRUE(has(message_of<InvalidArgument>([&] { broadcast(y, {.src = 2, .group = g}); }),
-                            "root 2 is not in group \"odd_1\": expected one of its global ranks 1, 3"));
-            EXPECT_TRUE(has(message_of<InvalidArgument>([&] { gather(y, {}, {.group = g}); }), "root 0 is not in"));
+                            "src 2 is not in group \"odd_1\": expected one of its global ranks 1, 3"));
+            EXPECT_TRUE(has(message_of<InvalidArgument>([&] { gather(y, {}, {.group = g}); }), "dst 0 is not in"));
             if (w.rank() == 1) {
                 send(y, 3, {.tag = 4, .group = g});
                 send_object_list({Object("hello")}, {.dst = 3, .group = g});
