@@ -168,7 +168,7 @@ void LifelinesWorld::join(Rank& rank, std::size_t tried) {
     const std::vector<int> parents = rank.lines->tree().possible_parents();
     if (parents.empty()) rank.joined = true;
     if (rank.joined) return;
-    if (tried == parents.size()) return die(rank);  // it cannot join: an error, and its end
+    if (tried >= parents.size()) return die(rank);  // it cannot join: an error, and its end
     const Dial wanted{parents[tried], Role::parent, joining_limit};
     if (attach_unseen(rank, wanted)) return;
     dial_in_background(rank, wanted, [this, &rank, tried](DialFailure) { join(rank, tried + 1); });
@@ -423,6 +423,7 @@ void LifelinesWorld::note_witnesses(Rank& rank) {
         const Lifeline& line = peer.lines->tree().lines().at(other.line);
         if (!line.may_end && line.confirmed) rank.witnesses.push_back(other.rank);
     }
+    if (rank.witnesses.empty()) may_stay_unknown_ = true;  // before any child has come: nobody passes news over it
 }
 
 void LifelinesWorld::lose_host(const std::string& host) {
