@@ -423,7 +423,6 @@ void LifelinesWorld::note_witnesses(Rank& rank) {
         const Lifeline& line = peer.lines->tree().lines().at(other.line);
         if (!line.may_end && line.confirmed) rank.witnesses.push_back(other.rank);
     }
-    if (rank.witnesses.empty()) may_stay_unknown_ = true;  // before any child has come: nobody passes news over it
 }
 
 void LifelinesWorld::lose_host(const std::string& host) {
