@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 using How = LineEnd::How;
 
 constexpr milliseconds silence_limit{13'500}, linger_limit{1000}, joining_limit{20'000};
-constexpr milliseconds strikes_within{800}, arrivals_within{200};
+constexpr milliseconds strikes_within{800}, arrivals_within{200}, settling{4000};
 const Instant begun{std::chrono::hours(1)};
 
 }  // namespace
@@ -84,7 +84,10 @@ LifelinesWorld::LifelinesWorld(std::uint64_t seed) : chance_(seed) {
 LifelinesWorld::~LifelinesWorld() = default;
 
 std::string LifelinesWorld::run() {
-    while (wrong_.empty() && !events_.empty() && events_.top().when <= quiet_after_) {
+    // A rank that waits for its first lifeline may hold others that have joined it: they hear when it gives up.
+    const auto joins = [](const auto& rank) { return rank->runs() && !rank->joined; };
+    while (wrong_.empty() && !events_.empty() &&
+           (events_.top().when <= quiet_after_ || std::ranges::any_of(ranks_, joins))) {
         const Event event = events_.top();
         events_.pop();
         now_ = event.when;
@@ -168,10 +171,15 @@ void LifelinesWorld::join(Rank& rank, std::size_t tried) {
     const std::vector<int> parents = rank.lines->tree().possible_parents();
     if (parents.empty()) rank.joined = true;
     if (rank.joined) return;
-    if (tried >= parents.size()) return die(rank);  // it cannot join: an error, and its end
+    if (tried >= parents.size()) {  // it cannot join: an error, and its end
+        quiet_after_ = std::max(quiet_after_, now_ + settling);
+        return die(rank);
+    }
     const Dial wanted{parents[tried], Role::parent, joining_limit};
     if (attach_unseen(rank, wanted)) return;
-    dial_in_background(rank, wanted, [this, &rank, tried](DialFailure) { join(rank, tried + 1); });
+    dial_in_background(rank, wanted, [this, &rank, tried, all = parents.size()](DialFailure how) {
+        join(rank, how == DialFailure::silent ? all : tried + 1);  // its time is over for all of them
+    });
 }
 
 void LifelinesWorld::resume(Rank& rank) {
@@ -333,7 +341,7 @@ void LifelinesWorld::plan_strikes() {
     plan(Strike::leave, 2);
     plan(Strike::news, 2);
     plan(faults.at(below(chance_, faults.size())), 2);
-    quiet_after_ = now_ + strikes_within + milliseconds(4000);
+    quiet_after_ = now_ + strikes_within + settling;
 }
 
 void LifelinesWorld::strike(Strike strike) {
@@ -415,7 +423,11 @@ void LifelinesWorld::die(Rank& rank) {
 // The ranks to which a lifeline shows its death.
 void LifelinesWorld::note_witnesses(Rank& rank) {
     if (rank.leaving) return;
-    if (!rank.joined) may_stay_unknown_ = true;  // it dies before its parent knows it
+    // It dies before its parent knows it: only the ranks that have joined it hear, if they stay until it shows. When
+    // the time to join is over they do, and the others may know of another end.
+    const auto knows = [](const auto& other) { return other->counts() && other->knows_the_end(); };
+    const bool all_hear = now_ >= begun + joining_limit && !rank.knows_the_end() && std::ranges::any_of(ranks_, knows);
+    if (!rank.joined && !all_hear) may_stay_unknown_ = true;
     for (const auto& [own, side] : rank.sides) {
         const Connection::End& other = side.connection->other(side);
         const Rank& peer = this->rank(other.rank);
@@ -428,7 +440,7 @@ void LifelinesWorld::note_witnesses(Rank& rank) {
 void LifelinesWorld::lose_host(const std::string& host) {
     if (std::ranges::all_of(ranks_, [&](const auto& rank) { return rank->host() == host; })) return;
     lost_hosts_.insert(host);
-    quiet_after_ = std::max(quiet_after_, now_ + silence_limit + milliseconds(4000));
+    quiet_after_ = std::max(quiet_after_, now_ + silence_limit + settling);
     for (auto& rank : ranks_) {
         if (rank->host() != host || rank->closed) continue;
         rank->died = rank->process_ended = rank->closed = true;
