@@ -8,7 +8,8 @@ import subprocess
 from cli_case import CliCase, TUTTI, main
 
 ROOT = os.geteuid() == 0
-# Asynchronous operations that no rank can finish where it starts them.
+# Asynchronous operations that no rank can finish where it starts them; on some machines they are messages that the kernel copies.
+OWN = {"TUTTI_HUGE_PAGES": "own"}
 ASYNCHRONOUS = ("run", "-n", 2, "--", pathlib.Path(TUTTI).resolve().parents[1] / "bench/progress_bench", "--rounds", 5, "--mib", 8,
                 "--wait", 20)
 FOUR = ("TUTTI_PROGRESS_NICE", "TUTTI_SPREAD", "TUTTI_HUGE_PAGES", "TUTTI_TCP_CONGESTION")
@@ -27,8 +28,8 @@ class HostSettings(CliCase):
         return self.log("bench", collective, "-n", 2, "--sizes", size, "--seconds", "0.02", "--no-limits", *options, **more)
 
     def test_the_log_says_once_a_rank_when_the_progress_thread_gets_another_niceness(self):
-        self.assertEqual(self.log(*ASYNCHRONOUS), [])
-        lines = self.log(*ASYNCHRONOUS, TUTTI_PROGRESS_NICE="3")
+        self.assertEqual(self.log(*ASYNCHRONOUS, **OWN), [])
+        lines = self.log(*ASYNCHRONOUS, **OWN, TUTTI_PROGRESS_NICE="3")
         self.assertEqual(len(lines), 2, lines)
         for line in lines:
             self.assertRegex(line, r"I\d.* niceness -?\d+, as TUTTI_PROGRESS_NICE=3 asks")
@@ -38,7 +39,7 @@ class HostSettings(CliCase):
         if ROOT and not shutil.which("setpriv"):
             self.skipTest("no setpriv")
         lines = self.log(*ASYNCHRONOUS, before=["sh", "-c", 'ulimit -e 0; exec "$@"', "sh", *before],
-                         TUTTI_PROGRESS_NICE="-5")
+                         **OWN, TUTTI_PROGRESS_NICE="-5")
         self.assertEqual(len(lines), 2, lines)
         for line in lines:
             self.assertRegex(line, r"W\d.*TUTTI_PROGRESS_NICE=-5: the thread of asynchronous operations keeps niceness")
