@@ -25,6 +25,8 @@ using namespace std::chrono_literals;
 // Of one answer, and of all that http_get waits for at once.
 constexpr std::size_t answer_bytes_max = std::size_t{16} << 20, answers_bytes_max = std::size_t{128} << 20;
 constexpr std::chrono::milliseconds between_tries{10};
+constexpr std::chrono::milliseconds time_to_ask{
+    100};  // before a newcomer may have the place of a client that is silent
 // A client that guesses gets few guesses.
 constexpr auto pause_after_a_wrong_secret = 200ms;
 
@@ -106,10 +108,10 @@ HttpServer::~HttpServer() {
 void HttpServer::accept() {
     while (!stop_.raised()) {
         clear();
-        // Clients that come while all connections are busy wait in the listeners' queues.
-        const bool has_room = connections_.size() < connections_max || oldest_idle() != nullptr;
+        // Clients that come while no connection can go wait in the listeners' queues.
+        const bool has_room = connections_.size() < connections_max || idle_one() != nullptr;
         pollfd entries[]{{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}, {local_listener_.get(), POLLIN, 0}};
-        ::poll(entries, has_room ? 3 : 1, 1000);
+        ::poll(entries, has_room ? 3 : 1, has_room ? 1000 : static_cast<int>(time_to_ask.count()));
         eventfd_t woken = 0;
         (void)::eventfd_read(wake_.get(), &woken);
         for (const pollfd& listener : std::span(entries).last(2)) {
@@ -120,19 +122,23 @@ void HttpServer::accept() {
     for (Connection& connection : connections_) connection.thread.join();
 }
 
-HttpServer::Connection* HttpServer::oldest_idle() {
-    const auto found = std::ranges::find_if(
-        connections_, [](const Connection& connection) { return connection.state.load() == State::idle; });
+// One whose place a newcomer may have: it has its answer, or has been here for some time without a request.
+HttpServer::Connection* HttpServer::idle_one() {
+    const Instant now = Clock::now();
+    const auto found = std::ranges::find_if(connections_, [&](const Connection& connection) {
+        const State state = connection.state.load();
+        return state == State::answered || (state == State::asking && now - connection.since >= time_to_ask);
+    });
     return found == connections_.end() ? nullptr : &*found;
 }
 
-// False: all connections are busy.
+// False: nobody has to go.
 bool HttpServer::make_room() {
     while (connections_.size() >= connections_max) {
-        Connection* idle = oldest_idle();
+        Connection* idle = idle_one();
         if (idle == nullptr) return false;
-        State expected = State::idle;
-        if (!idle->state.compare_exchange_strong(expected, State::over)) continue;
+        State expected = idle->state.load();
+        if (expected == State::busy || !idle->state.compare_exchange_strong(expected, State::over)) continue;
         ::shutdown(idle->fd.get(), SHUT_RDWR);  // its thread leaves at once
         clear();
     }
@@ -187,7 +193,7 @@ void HttpServer::serve(Connection& connection) {
     // Closing at once, with something unread, would take the answer from the client.
     ::shutdown(fd, SHUT_WR);
     const Deadline linger = Deadline::after(1s);
-    if (!enter(connection, State::idle)) return;
+    if (!enter(connection, State::answered)) return;
     while (wait_until(fd, POLLIN, linger, stop_)) {
         const auto more = receive(fd);
         if (more && more->empty()) return;

@@ -52,13 +52,15 @@ class HttpServer {
 
  private:
     enum class State {
-        idle,  ///< waits for the client, and may be ended for a newcomer
-        busy,  ///< makes its page and sends it
-        over   ///< its thread has ended, or is about to
+        asking,    ///< waits for the client's request, and may be ended for a newcomer after a while
+        busy,      ///< makes its page and sends it
+        answered,  ///< waits for the client to close, and may be ended for a newcomer
+        over       ///< its thread has ended, or is about to
     };
     struct Connection {
         UniqueFd fd{};
-        std::atomic<State> state{State::idle};
+        Instant since = Clock::now();
+        std::atomic<State> state{State::asking};
         std::thread thread{};
     };
     void accept();
@@ -66,7 +68,7 @@ class HttpServer {
     void serve(Connection& connection);
     bool enter(Connection& connection, State state);
     std::string answer(const std::string& head) const;
-    Connection* oldest_idle();
+    Connection* idle_one();
     bool make_room();
     void clear();
 
