@@ -226,9 +226,17 @@ void Lifelines::on_end(LineId id, const LineEnd& end, Instant now) {
         if (is_new && may_be_unseen) losses_.push_back({*verdict, now + reporting_patience});
         if (is_new && !may_be_unseen) effects_.emplace_back(Inform{*verdict, std::nullopt});
     }
-    if (tree_.is_connected(line.rank)) return;
+    if (tree_.is_connected(line.rank)) return send_again(line.rank);
     ledger_.drop(line.rank);
     if (verdict && may_be_unnoticed) turn_to(line.rank, now);
+}
+
+// One of two lifelines to that rank has ended, and with it, perhaps, the news that it has yet to acknowledge.
+void Lifelines::send_again(int rank) {
+    if (!ledger_.unacknowledged().contains(rank)) return;
+    const auto other =
+        std::ranges::find_if(tree_.lines(), [&](const auto& entry) { return entry.second.rank == rank; });
+    send(other->first, log_.bytes());
 }
 
 // A rank that leaves answers all connections, so a process that has ended without an answer died.

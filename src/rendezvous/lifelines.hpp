@@ -128,6 +128,7 @@ class Lifelines {
     void on_verdict(LineId id, Lifeline& line, ReadNews news, Instant now);
     void send(LineId line, std::string bytes) { effects_.emplace_back(SendBytes{line, std::move(bytes)}); }
     void send_answers();
+    void send_again(int rank);
     void has_parent_besides(const std::vector<LineId>& old_parents);
     void reparent(Instant now);
     std::optional<Verdict> death_of(const Lifeline& line, const LineEnd& end) const;

@@ -301,6 +301,19 @@ TEST_F(RankFour, expects_no_answer_of_the_neighbour_that_brought_the_news_whatev
 }
 
 // Found by simulation: a rank left before it heard of the end, its parent's other child had turned to another by then.
+TEST_F(RankFour, tells_a_neighbour_again_where_one_of_two_lifelines_to_it_takes_the_news_along) {
+    const LineId second = lines_->attach(5, Role::child, false, now_);
+    says(second, Word::attached, 5);
+    lines_->take_effects();
+    lines_->flood({VerdictKind::aborted, 4, "it"}, now_);
+    lines_->take_effects();
+    says(second, Word::moved, 5);  // it gave that one up before the news came
+    lines_->on_end(second, {.how = How::closed}, now_);
+    const auto again = sent();
+    EXPECT_EQ(std::ranges::count(again, std::pair{five_, static_cast<std::uint32_t>(VerdictKind::aborted)}), 1);
+    EXPECT_TRUE(std::ranges::none_of(again, [&](const auto& one) { return one.first == second; }));
+}
+
 TEST_F(RankFour, tells_its_next_parent_of_the_end_where_the_last_one_left_without_knowing_of_it) {
     hears(parent_, News({VerdictKind::left, 0, {}}).bytes);
     lines_->take_effects();
