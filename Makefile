@@ -116,7 +116,7 @@ test-platforms: deps  ## build and test on other distributions with other compil
 	@$(DEPS) deb
 	@tools/platforms
 
-drill: build  ## 500,000 simulated worlds (1 to 3 minutes), then 200 jobs in network namespaces with random faults and checked results (20 minutes; DRILL="--seed 7 --jobs 1 --worlds 0": one)
+drill: build  ## 500,000 simulated worlds (a minute), then 200 jobs in network namespaces with random faults and checked results (20 minutes; DRILL="--seed 7 --jobs 1 --worlds 0": one)
 	@tests/drill/drill --build build --seconds 1200 --worlds 500000 $(DRILL)
 
 fuzz: deps  ## parsers of bytes from outside under libFuzzer, a minute each (FUZZ="120 object": seconds, targets); needs clang
