@@ -20,7 +20,7 @@ TEST(SourceLines, find_nothing_new_when_their_time_is_up_and_nothing_where_there
     const void* const here = [] [[gnu::noinline]] { return __builtin_return_address(0); }();
     EXPECT_EQ(SourceLines(0ms).of(here), "");
     const std::string place = SourceLines(10s).of(here);
-    EXPECT_NE(place.find("TestBody("), std::string::npos) << place;
+    EXPECT_NE(place.find("TestBody"), std::string::npos) << place;
     EXPECT_EQ(SourceLines(0ms).of(here), place) << "it is known by now";
     int variable = 0;
     EXPECT_EQ(SourceLines(10s).of(&variable), "");
@@ -50,7 +50,7 @@ TEST(Stacks, show_where_other_threads_are_and_leave_those_alone_that_block_signa
         const std::string text = stacks_of_threads(5s);
         EXPECT_TRUE(text.starts_with("  another language\n  thread ")) << text;
         EXPECT_NE(text.find("    #0 "), std::string::npos) << text;
-        EXPECT_NE(text.find("wait_here("), std::string::npos) << text;
+        EXPECT_NE(text.find("wait_here"), std::string::npos) << text;
         EXPECT_NE(text.find("it blocks signals: no stack"), std::string::npos) << text;
     }
     set_stack_source(nullptr);
