@@ -21,7 +21,7 @@ constexpr int exited(int status) {
     return status << 8;
 }
 
-// What is known of four ranks, or of others.
+// The evidence about four ranks, or about others.
 class Situation {
  public:
     explicit Situation(int first_rank = 0) {

@@ -143,7 +143,7 @@ std::string without_arguments(std::string_view name) {
     return text;
 }
 
-// What has been found of addresses, also that nothing is known.
+// The places that were found for addresses; an empty one where there is none.
 class Known {
  public:
     static Known& instance() {

@@ -121,7 +121,7 @@ class RandomStep {
         events_.push_back({[work = under_way_[i].work] { std::exchange(*work, {}).wait(); }});
         under_way_.erase(under_way_.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    // What is under way keeps its memory.
+    // An operation that is under way keeps its memory.
     void make_free(const std::vector<Place>& reads, const std::vector<Place>& writes) {
         const auto meet = [](const std::vector<Place>& a, const std::vector<Place>& b) {
             return std::ranges::any_of(

@@ -226,7 +226,7 @@ class Ray(unittest.TestCase):
     def test_two_jobs_with_groups_of_one_name_do_not_mix(self):
         address = ray.get_runtime_context().gcs_address
         here = str(pathlib.Path(__file__).resolve().parent)
-        # Who comes when: rank 0 and 1 of this job, a and b of the other.
+        # The order in which ranks come: 0 and 1 are of this job, a and b of the other.
         for number, order in enumerate(("0ab1", "a01b", "1ab0", "0a1b")):
             with self.subTest(order=order):
                 namespace = "shared" if number % 2 else ""

@@ -54,7 +54,7 @@ class LeftoverCheck : public ::testing::Test {
         ::prctl(PR_SET_CHILD_SUBREAPER, 1);
         before_ = everything();
     }
-    // What has ended by itself within three seconds is nothing that stays.
+    // A process that ends by itself within three seconds does not count as left behind.
     void TearDown() override {
         std::set<std::string> stayed;
         const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(3);

@@ -8,7 +8,7 @@ its file ends the build: then write it anew.
 import pathlib
 import sys
 
-# What is broken: file, the right text, the faulty text (SEEDED: whether this fault is on), the simulation that must see it.
+# Each row is a fault: its file, the right text, the faulty text (SEEDED: whether this fault is on), the simulation that must see it.
 ROWS = {
     "credit_is_not_spent": (
         "transport/mailbox.cpp", "        p.credit.spend(cost);\n", "        if (!SEEDED) p.credit.spend(cost);\n", "jobs"),
