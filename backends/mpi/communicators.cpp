@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti::backends::mpi {
@@ -14,12 +15,14 @@ std::string rank_key(int rank) {
     return "rank/" + std::to_string(rank);
 }
 
-// Tells the others at once when this rank cannot take part.
+constexpr std::string_view no_rank = "none: ";
+
+// Tells the others at once when this rank cannot take part, and why.
 Membership enter_or_say_so(const DistributedBackendOptions& o) {
     try {
         return enter();
-    } catch (const DistBackendError&) {
-        Store(o.store).set(rank_key(o.group_rank), "none");
+    } catch (const DistBackendError& error) {
+        Store(o.store).set(rank_key(o.group_rank), std::string(no_rank) + error.what());
         throw;
     }
 }
@@ -40,7 +43,7 @@ std::vector<int> world_ranks(const DistributedBackendOptions& o, const Membershi
         std::string size, job;
         in >> rank >> size >> job;
         all += (ranks.empty() ? "rank " : ", rank ") + std::to_string(ranks.size()) +
-               (value == "none" ? ": none, see its error" : ": MPI rank " + std::to_string(rank) + " of " + size);
+               (value.starts_with(no_rank) ? " has " + value : ": MPI rank " + std::to_string(rank) + " of " + size);
         worlds.insert(size + " " + job);
         ranks.push_back(rank);
     }

@@ -260,6 +260,16 @@ bool Collectives::has_finished(std::uint64_t sequence) const noexcept {
     return sequence <= sequence_ && (queue_.empty() || queue_.front()->run.sequence > sequence);
 }
 
+// A rank that disagrees about a collective has left the barrier of the one before. Of another group this rank knows
+// only whether it has left it itself.
+bool Collectives::ends_before(const rendezvous::Verdict& disagreement) const noexcept {
+    if (queue_.empty()) return false;
+    const auto& run = queue_.front()->run;
+    if (run.state == OperationState::scheduled) return run.execution->is_opaque();
+    const auto after = static_cast<std::int32_t>(disagreement.sequence - static_cast<std::uint32_t>(run.sequence));
+    return run.state == OperationState::compared && disagreement.group == index_ && after > 0;
+}
+
 bool Collectives::has_sent_all(int peer, std::uint64_t sequence) const {
     if (has_finished(sequence)) return true;
     const auto operation = front();

@@ -54,6 +54,9 @@ class Collectives {
     void push(const std::shared_ptr<Operation>& operation);
     /// Moves them on as far as they go.
     bool progress();
+    /// Whether a library carries out the one that moves, or all ranks are about to ask for that, as they all have come
+    /// to it and mean the same: so it ends well although ranks of a group disagree about a later collective.
+    bool ends_before(const rendezvous::Verdict& disagreement) const noexcept;
     /// The one that moves; null: none.
     std::shared_ptr<Operation> front() const noexcept { return queue_.empty() ? nullptr : queue_.front(); }
     /// All end with it.

@@ -20,6 +20,8 @@ namespace {
 
 // After the news of a death: as long as something moves, but survivors that keep sending to each other hear of it too.
 constexpr std::chrono::milliseconds last_moves_max{100};
+// After the news of a disagreement: until a library has ended calls that it cannot take back.
+constexpr std::chrono::milliseconds last_calls_max{1000};
 
 bool is_end_of_a_rank(const rendezvous::Verdict& verdict) {
     using rendezvous::VerdictKind;
@@ -163,14 +165,20 @@ bool Flight::take_connections() {
 
 void Flight::hear() {
     if (!verdicts_.health().has_news()) return;
-    if (const auto cause = verdicts_.health().cause(); cause && is_end_of_a_rank(*cause)) take_what_has_come();
+    if (const auto cause = verdicts_.health().cause()) end_what_precedes(*cause);
     verdicts_.apply();
 }
 
-// News of a rank travel apart from its data, and overtake them while this rank does not look.
-void Flight::take_what_has_come() {
-    const Deadline limit = Deadline::after(last_moves_max);
-    while (!failure_ && move_all() && !limit.expired()) {
+// News of a rank travel apart from its data, and overtake them while this rank does not look; and those of a
+// disagreement reach ranks that are in a call of a library before it.
+void Flight::end_what_precedes(const rendezvous::Verdict& news) {
+    const bool is_about_a_rank = is_end_of_a_rank(news);
+    if (!is_about_a_rank && news.kind != rendezvous::VerdictKind::mismatch) return;
+    const Deadline limit = Deadline::after(is_about_a_rank ? last_moves_max : last_calls_max);
+    const auto has_to_end = [&](const Collectives* one) { return one->ends_before(news); };
+    while (!failure_ && (is_about_a_rank || std::ranges::any_of(active_, has_to_end))) {
+        const bool moved = move_all();
+        if (limit.expired() || (is_about_a_rank && !moved)) return;
     }
 }
 

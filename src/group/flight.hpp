@@ -127,7 +127,7 @@ class Flight final : public Driven {
     Share native_share() const TUTTI_REQUIRES(mutex_);
     bool take_connections() TUTTI_REQUIRES(mutex_);
     bool move_all() TUTTI_REQUIRES(mutex_);
-    void take_what_has_come() TUTTI_REQUIRES(mutex_);
+    void end_what_precedes(const rendezvous::Verdict& news) TUTTI_REQUIRES(mutex_);
     bool progress_collectives() TUTTI_REQUIRES(mutex_);
     /// The parts of check(). False: it has ended.
     bool check_messages(Instant now) TUTTI_REQUIRES(mutex_);

@@ -131,7 +131,8 @@ void Inquest::fail_together(const record::Subject& subject, ErrorContext context
     publish_tail(subject.headline);
     const int own = ranks_.own_global();
     if (!court_.accuse({subject.disagreement ? VerdictKind::mismatch : VerdictKind::timed_out,
-                        ranks_.global(subject.peer), subject.headline, index_, own}))
+                        ranks_.global(subject.peer), subject.headline, index_, own,
+                        static_cast<std::uint32_t>(subject.sequence)}))
         return court_.fail_as_told(std::move(context));
     const record::Judgement judgement = inquiry_.decide(subject, ranks_.size(), absent());
     court_.tell({VerdictKind::judged, ranks_.global(judgement.peer), record::to_text(judgement), index_, own}, false);

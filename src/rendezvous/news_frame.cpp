@@ -34,7 +34,8 @@ News::News(const Verdict& verdict) {
                     .rank = verdict.rank,
                     .text_bytes = static_cast<std::uint32_t>(text.size()),
                     .group = verdict.group,
-                    .from = verdict.from};
+                    .from = verdict.from,
+                    .sequence = verdict.sequence};
     frame.id = id = fnv1a(bytes_of(frame, text));
     bytes = bytes_of(frame, text);
 }
@@ -44,7 +45,7 @@ std::string to_bytes(Word word, int rank, NewsId id) {
 }
 
 Verdict ReadNews::verdict() && {
-    return {static_cast<VerdictKind>(frame.kind), frame.rank, std::move(text), frame.group, frame.from};
+    return {static_cast<VerdictKind>(frame.kind), frame.rank, std::move(text), frame.group, frame.from, frame.sequence};
 }
 
 void NewsReader::feed(std::span<const std::byte> bytes) {

@@ -31,7 +31,7 @@ struct NewsFrame {
     std::uint32_t text_bytes = 0;
     std::uint32_t group = 0;
     std::int32_t from = -1;
-    std::uint32_t unused = 0;
+    std::uint32_t sequence = 0;
     NewsId id = 0;
 
     static constexpr std::uint32_t text_max = 16384;

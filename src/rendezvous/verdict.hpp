@@ -24,8 +24,9 @@ struct Verdict {
     VerdictKind kind = VerdictKind::aborted;
     int rank = -1;  ///< the rank that it is about; -1: no known cause (not of peer_lost, left)
     std::string text;
-    std::uint32_t group = 0;  ///< in which it happened; its meaning is the sender's
-    int from = -1;            ///< the rank whose view this is, if it is one rank's
+    std::uint32_t group = 0;     ///< in which it happened; its meaning is the sender's
+    int from = -1;               ///< the rank whose view this is, if it is one rank's
+    std::uint32_t sequence = 0;  ///< of an accusation: the low bits of the collective's number in its group
 };
 
 constexpr bool is_accusation(VerdictKind kind) {

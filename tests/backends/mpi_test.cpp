@@ -31,13 +31,14 @@ struct Job {
     TCPStore store{
         {.port = static_cast<std::uint16_t>(std::atoi(std::getenv("TUTTI_CONFORMANCE_PORT"))), .is_master = rank == 0}};
 
-    // Rank 0 has the store: it leaves when the others need it no more.
+    // mpirun kills the others where a process ends without MPI_Finalize, and rank 0 has the store: so each leaves when
+    // all have said how their tests have ended.
     ~Job() {
         try {
-            if (rank != 0) store.set("left " + std::to_string(rank), "");
-            for (int other = 1; rank == 0 && other < size; ++other) store.wait({"left " + std::to_string(other)}, 10s);
+            store.set("left " + std::to_string(rank), "");
+            for (int other = 0; other < size; ++other) store.wait({"left " + std::to_string(other)}, 10s);
         } catch (const DistError&) {
-            // What has gone wrong has been said.
+            // What has gone wrong has been said, or rank 0 has left.
         }
     }
 

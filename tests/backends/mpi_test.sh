@@ -12,7 +12,7 @@ port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)
 job() {  # job RANKS SENTENCE COMMAND...
   local ranks=$1 sentence=$2
   shift 2
-  if timeout 60 env TUTTI_CONFORMANCE_PORT="$(port)" "${mpirun[@]}" -n "$ranks" "$@" >"$work/log" 2>&1; then
+  if timeout 150 env TUTTI_CONFORMANCE_PORT="$(port)" "${mpirun[@]}" -n "$ranks" "$@" >"$work/log" 2>&1; then
     echo "ok: $sentence"
   else
     echo "FAILED: $sentence"
@@ -34,7 +34,7 @@ suite "ranks that disagree, in every collective" "Ranks/Failures.of_agreement*/t
 job 3 "a job of mpirun, and groups of some ranks" "$own" --gtest_filter=Mpi.*
 # Its processes end without MPI_Finalize, which mpirun calls a failure; now and then it never ends after that, so that it
 # is killed. What the ranks say counts. The rows are those of the run before.
-timeout --kill-after=2 20 env -u TUTTI_SPEC_DIR TUTTI_CONFORMANCE_PORT="$(port)" "${mpirun[@]}" -n 3 "$own" \
+timeout --kill-after=2 40 env -u TUTTI_SPEC_DIR TUTTI_CONFORMANCE_PORT="$(port)" "${mpirun[@]}" -n 3 "$own" \
   --gtest_filter=MpiAfterAll.* >"$work/log" 2>&1
 if [ "$(grep -c '  PASSED  .*1 test' "$work/log")" = 3 ]; then
   echo "ok: a group that is given up"

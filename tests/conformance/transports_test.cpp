@@ -121,6 +121,7 @@ class PipeStream final : public transport::Stream {
 struct PipeLibrary {
     static inline std::atomic<bool> is_here{false}, fails{false}, hangs{false}, reduces{false};
     static inline std::atomic<int> begun{0}, given_up{0};
+    static inline std::atomic<int> slow_rank{-1};  // whose calls take a while longer than those of the others
     std::atomic<int> arrived{0};
     int readable = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     PipeLibrary() = default;
@@ -131,7 +132,8 @@ struct PipeLibrary {
 
 class PipeCall final : public transport::LibraryCall {
  public:
-    PipeCall(std::shared_ptr<PipeLibrary> library, int awaited) : library_(std::move(library)), awaited_(awaited) {
+    PipeCall(std::shared_ptr<PipeLibrary> library, int awaited, std::chrono::milliseconds takes)
+        : library_(std::move(library)), awaited_(awaited), over_(std::chrono::steady_clock::now() + takes) {
         ++PipeLibrary::begun;
         ++library_->arrived;
         ::eventfd_write(library_->readable, 1);
@@ -143,7 +145,8 @@ class PipeCall final : public transport::LibraryCall {
     PipeCall& operator=(const PipeCall&) = delete;
     bool done() override {
         if (PipeLibrary::fails) throw DistBackendError("the library has a bad day");
-        return is_over_ = library_->arrived >= awaited_ && !PipeLibrary::hangs;
+        const bool may_end = library_->arrived >= awaited_ && !PipeLibrary::hangs;
+        return is_over_ = may_end && std::chrono::steady_clock::now() >= over_;
     }
     void pollables(std::vector<transport::Pollable>& into) const override {
         into.push_back({library_->readable, false});
@@ -152,12 +155,13 @@ class PipeCall final : public transport::LibraryCall {
  private:
     const std::shared_ptr<PipeLibrary> library_;
     const int awaited_;
+    const std::chrono::steady_clock::time_point over_;
     bool is_over_ = false;
 };
 
 class PipeStreams final : public transport::Streams {
  public:
-    explicit PipeStreams(const DistributedBackendOptions& options) {
+    explicit PipeStreams(const DistributedBackendOptions& options) : rank_(options.group_rank) {
         static std::mutex mutex;
         static std::map<std::string, Pipes> all;  // by where the ranks meet
         Store store = options.store;
@@ -196,12 +200,13 @@ class PipeStreams final : public transport::Streams {
     }
     std::unique_ptr<transport::LibraryCall> begin(const BackendRequest& /*request*/) override {
         awaited_ += static_cast<int>(streams_.size());
-        return std::make_unique<PipeCall>(library_, awaited_);
+        return std::make_unique<PipeCall>(library_, awaited_, PipeLibrary::slow_rank == rank_ ? 300ms : 0ms);
     }
     bool has_threads() const noexcept override { return test::has_threads; }
     static inline std::atomic<int> made{0}, open{0};
 
  private:
+    const int rank_;
     std::shared_ptr<PipeLibrary> library_;
     int awaited_ = 0;  // arrivals, of all ranks and calls so far
     std::vector<std::unique_ptr<PipeStream>> streams_;
@@ -372,6 +377,30 @@ TEST(Transports, of_others_carry_out_the_collectives_that_their_library_has) {
     });
     EXPECT_EQ(PipeLibrary::begun, 27);
     EXPECT_EQ(PipeLibrary::given_up, 0);
+    PipeLibrary::is_here = false;
+}
+
+// MPI cannot take back a call that it has begun, and all ranks had come to that one.
+TEST(Transports, of_others_end_a_call_of_the_library_before_a_later_disagreement_counts) {
+    PipeLibrary::is_here = true;
+    PipeLibrary::slow_rank = 2;
+    PipeLibrary::begun = PipeLibrary::given_up = 0;
+    run_on_pipes(3, [](ProcessGroup& g) {
+        std::vector<float> x(10, 1);
+        EXPECT_NO_THROW(barrier({.group = g})) << "rank " << g.rank();
+        EXPECT_THROW(
+            {
+                if (g.rank() == 1)
+                    all_reduce(x, {.group = g});
+                else
+                    barrier({.group = g});
+                barrier({.group = g});
+            },
+            CollectiveMismatch);
+    });
+    EXPECT_EQ(PipeLibrary::begun, 3);
+    EXPECT_EQ(PipeLibrary::given_up, 0);
+    PipeLibrary::slow_rank = -1;
     PipeLibrary::is_here = false;
 }
 
