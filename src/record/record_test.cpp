@@ -249,6 +249,17 @@ TEST(Recorder, keeps_what_each_rank_sends_and_for_whom_it_was_seen_to_wait) {
     for (const Entry& entry : recorder.snapshot("test").entries) EXPECT_TRUE(entry.sent.empty());
 }
 
+// A thread that is interrupted between two clocks reads them as of different moments.
+TEST(Recorder, shows_a_wait_for_a_rank_just_after_the_operation_began_however_the_clocks_are_read) {
+    Recorder recorder("g", 0, 3, &describe_number);
+    for (std::uint64_t i = 1; i <= 20'000; ++i) {
+        const Ticket ticket = call(recorder, i);
+        recorder.note_wait(2, 1us);
+        ASSERT_EQ(recorder.snapshot("test", 1).waits_for, std::vector{2}) << "operation " << i;
+        recorder.end(ticket, State::completed);
+    }
+}
+
 TEST(Recorder, ignores_the_end_of_an_operation_that_is_overwritten) {
     Recorder recorder("g", 0, 1, &describe_number);
     const Ticket old = call(recorder, 1);

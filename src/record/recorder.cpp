@@ -68,10 +68,10 @@ void Recorder::note_unmatched(std::vector<UnmatchedMessage> messages) noexcept {
 }
 
 // The ranks that a thread has seen the oldest open operation wait for, within the last second.
-std::vector<int> Recorder::seen_to_wait_for(const Dump& dump) const {
+std::vector<int> Recorder::seen_to_wait_for(const Dump& dump, const TickScale& scale) const {
     const auto open = std::ranges::find_if(dump.entries, &Entry::open);
     if (open == dump.entries.end()) return {};
-    return waits_.seen_since(std::max(open->enqueued_ns, dump.taken_ns - 1'000'000'000));
+    return waits_.seen_since(std::max(open->enqueued_ns, dump.taken_ns - 1'000'000'000), scale);
 }
 
 Dump Recorder::snapshot(const std::string& reason, std::size_t count) const {
@@ -102,7 +102,7 @@ Dump Recorder::snapshot(const std::string& reason, std::size_t count) const {
     std::ranges::reverse(dump.entries);
     dump.replays = replays_under_way(*this);
     if (count >= capacity) dump.graphs = replayed_graphs(*this, scale);
-    dump.waits_for = seen_to_wait_for(dump);
+    dump.waits_for = seen_to_wait_for(dump, scale);
     {
         const std::lock_guard lock(unmatched_mutex_);
         dump.unmatched = unmatched_;

@@ -127,7 +127,7 @@ class Recorder {
     /// A rank of the group has died, or has left. Any thread.
     void note_gone(int peer) noexcept { gone_[static_cast<std::size_t>(peer)].store(true, std::memory_order_relaxed); }
     /// This rank has waited for `peer`, as seen by a thread that looked now and then.
-    void note_wait(int peer, std::chrono::nanoseconds time) noexcept { waits_.note(peer, time, TickScale().now_ns()); }
+    void note_wait(int peer, std::chrono::nanoseconds time) noexcept { waits_.note(peer, time, ticks()); }
 
     /// The messages of the group that have come to this rank and that none of its receives has met.
     void note_unmatched(std::vector<UnmatchedMessage> messages) noexcept;
@@ -148,7 +148,7 @@ class Recorder {
     }
     bool read(Ticket ticket, const TickScale& scale, Entry& entry, SourceLines* lines) const;
     std::string name_of(const Statistics::Row& row) const;
-    std::vector<int> seen_to_wait_for(const Dump& dump) const;
+    std::vector<int> seen_to_wait_for(const Dump& dump, const TickScale& scale) const;
 
     const std::string group_;
     const int rank_, size_;

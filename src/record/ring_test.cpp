@@ -91,13 +91,16 @@ TEST(Splits, keep_the_latest_calls_that_fit_and_none_that_the_ring_has_lost) {
 
 TEST(Waits, add_up_by_rank_and_remember_when_they_were_seen_last) {
     Waits waits(3);
-    waits.note(2, 500ms, 1'000);
-    waits.note(2, 250ms, 2'000);
-    waits.note(1, 125ms, 500);
+    const std::uint64_t now = ticks();
+    waits.note(2, 500ms, now + 1'000'000);
+    waits.note(2, 250ms, now + 2'000'000);
+    waits.note(1, 125ms, now + 500'000);
+    const TickScale scale;
+    const auto seen_since = [&](std::uint64_t after) { return waits.seen_since(scale.unix_ns(now + after), scale); };
     EXPECT_EQ(waits.seconds(), (std::vector<double>{0, 0.125, 0.75}));
-    EXPECT_EQ(waits.seen_since(499), (std::vector<int>{1, 2}));
-    EXPECT_EQ(waits.seen_since(1'999), std::vector<int>{2});
-    EXPECT_TRUE(waits.seen_since(2'000).empty());
+    EXPECT_EQ(seen_since(499'000), (std::vector<int>{1, 2}));
+    EXPECT_EQ(seen_since(1'999'000), std::vector<int>{2});
+    EXPECT_TRUE(seen_since(2'000'000).empty());
 }
 
 }  // namespace

@@ -20,8 +20,10 @@
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -86,23 +88,27 @@ struct Thread {
     std::string state;          ///< "S (sleeping)"
 };
 
+Thread thread_of(int id) {
+    Thread thread{.id = id};
+    std::ifstream status(fmt::format("/proc/self/task/{}/status", id));
+    for (std::string line; std::getline(status, line);) {
+        const auto value = [&line](std::string_view name) -> std::string {
+            return line.starts_with(name) ? line.substr(std::min(line.size(), name.size() + 1)) : std::string();
+        };
+        if (const std::string name = value("Name:"); !name.empty()) thread.name = name;
+        if (const std::string state = value("State:"); !state.empty()) thread.state = state;
+        if (const std::string blocked = value("SigBlk:"); !blocked.empty())
+            thread.blocked = number_in<std::uint64_t>(blocked, 16).value_or(0);
+    }
+    return thread;
+}
+
 std::vector<Thread> all_threads() {
     std::vector<Thread> threads;
     std::error_code error;
     for (const auto& folder : std::filesystem::directory_iterator("/proc/self/task", error)) {
-        Thread thread;
-        thread.id = number_in<int>(folder.path().filename().string(), 10).value_or(0);
-        std::ifstream status(folder.path() / "status");
-        for (std::string line; std::getline(status, line);) {
-            const auto value = [&line](std::string_view name) -> std::string {
-                return line.starts_with(name) ? line.substr(std::min(line.size(), name.size() + 1)) : std::string();
-            };
-            if (const std::string name = value("Name:"); !name.empty()) thread.name = name;
-            if (const std::string state = value("State:"); !state.empty()) thread.state = state;
-            if (const std::string blocked = value("SigBlk:"); !blocked.empty())
-                thread.blocked = number_in<std::uint64_t>(blocked, 16).value_or(0);
-        }
-        if (thread.id != 0) threads.push_back(std::move(thread));
+        const int id = number_in<int>(folder.path().filename().string(), 10).value_or(0);
+        if (id != 0) threads.push_back(thread_of(id));
     }
     std::ranges::sort(threads, {}, &Thread::id);  // the main thread first
     return threads;
@@ -120,6 +126,15 @@ bool wait_for(sem_t& semaphore, milliseconds time) {
     return result == 0;
 }
 
+// The semaphore alone does not tell: it may be raised late, for the answer to an earlier question.
+bool wait_for_answer(Question& q, milliseconds patience) {
+    const Deadline deadline = Deadline::after(patience);
+    while (q.state != Question::State::answered) {
+        if (!wait_for(q.answered, deadline.timeout())) return q.state == Question::State::answered;
+    }
+    return true;
+}
+
 // The stack of one thread, from the innermost frame out; empty: it gives no answer.
 std::span<void* const> stack_of(int thread, int signal, milliseconds patience) {
     Question& q = question();
@@ -129,10 +144,10 @@ std::span<void* const> stack_of(int thread, int signal, milliseconds patience) {
     q.thread = thread;
     q.state = Question::State::asked;
     if (::syscall(SYS_tgkill, ::getpid(), thread, signal) != 0) return {};
-    if (!wait_for(q.answered, patience)) {
+    if (!wait_for_answer(q, patience)) {
         auto asked = Question::State::asked;
         if (q.state.compare_exchange_strong(asked, Question::State::none)) return {};
-        if (!wait_for(q.answered, patience)) return {};  // the walk through the stack takes long
+        if (!wait_for_answer(q, patience)) return {};  // the walk through the stack takes long
     }
     const auto count = static_cast<std::size_t>(std::max(q.count, 0));
     return std::span(q.frames).first(count).subspan(std::min<std::size_t>(count, frames_of_signal));
@@ -166,17 +181,20 @@ class Stacks {
         if (signal_ == 0 && !prepare()) return text + "  the program handles all signals of real time: no stacks\n";
         std::size_t left_out = 0, asked = 0;
         SourceLines lines(patience / 2);
-        for (const Thread& thread : all_threads()) {
+        const std::vector<Thread> threads = all_threads();
+        std::erase_if(asked_before_, [&](int id) { return !std::ranges::binary_search(threads, id, {}, &Thread::id); });
+        for (const Thread& thread : threads) {
             if (thread.id == own_thread() || thread.name.starts_with("tutti-")) continue;
             if (++asked > threads_max || deadline.expired()) {
                 ++left_out;
                 continue;
             }
             text += fmt::format("  thread {} ({}), {}\n", thread.id, thread.name, thread.state);
-            if ((thread.blocked >> (signal_ - 1) & 1) != 0) {
+            if (blocks_signal(thread)) {
                 text += "    it blocks signals: no stack\n";
                 continue;
             }
+            asked_before_.insert(thread.id);
             const auto stack = stack_of(thread.id, signal_, patience_of_thread);
             text += stack.empty() ? "    no answer: it is in the kernel, or has ended\n" : in_words(stack, lines);
         }
@@ -194,8 +212,23 @@ class Stacks {
         return signal_ != 0;
     }
 
+    // A thread that was asked before may not be out of the handler yet, in which it blocks the signal; else it does so
+    // by itself.
+    bool blocks_signal(Thread thread) {
+        const auto does = [this](const Thread& one) { return (one.blocked >> (signal_ - 1) & 1) != 0; };
+        if (!does(thread)) return false;
+        if (asked_before_.erase(thread.id) == 0) return true;
+        const Deadline deadline = Deadline::after(patience_of_thread);
+        while (does(thread) && !deadline.expired()) {
+            std::this_thread::sleep_for(milliseconds(1));
+            thread = thread_of(thread.id);
+        }
+        return does(thread);
+    }
+
     std::mutex mutex_;
     int signal_ = 0;
+    std::set<int> asked_before_;  // threads that live
     std::function<std::string(milliseconds)> source_;
 };
 

@@ -2,7 +2,10 @@
 #include "record/stacks.hpp"
 #include "record/source_lines.hpp"
 
+#include "core/deadline.hpp"
+
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <atomic>
 #include <chrono>
@@ -27,9 +30,34 @@ TEST(SourceLines, find_nothing_new_when_their_time_is_up_and_nothing_where_there
     EXPECT_EQ(SourceLines(10s).at(nullptr), "");
 }
 
-[[gnu::noinline]] void wait_here(const std::shared_future<void>& ended) {
+[[gnu::noinline]] void wait_here(std::atomic<int>& here, const std::shared_future<void>& ended) {
+    ++here;  // not before the call: a look may come at once
     ended.wait();
     std::atomic_signal_fence(std::memory_order_seq_cst);  // so that it does more after the call
+}
+
+// On the CPU of the thread that asks, the other one often has not left the handler when the next question comes.
+TEST(Stacks, show_a_thread_that_is_asked_again_before_it_is_out_of_the_handler) {
+    cpu_set_t all;
+    ASSERT_EQ(::sched_getaffinity(0, sizeof all, &all), 0);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(::sched_getcpu(), &one);
+    ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+    std::promise<void> end;
+    std::atomic<int> ready{0};
+    std::thread other([&, ended = end.get_future().share()] { wait_here(ready, ended); });
+    while (ready < 1) std::this_thread::yield();
+    std::string text;
+    bool shown = true;
+    for (const Deadline end_of_looks = Deadline::after(500ms); shown && !end_of_looks.expired();) {
+        text = stacks_of_threads(5s);
+        shown = text.find("wait_here") != std::string::npos;
+    }
+    EXPECT_TRUE(shown) << text;
+    end.set_value();
+    other.join();
+    ::sched_setaffinity(0, sizeof all, &all);
 }
 
 TEST(Stacks, show_where_other_threads_are_and_leave_those_alone_that_block_signals) {
@@ -40,8 +68,7 @@ TEST(Stacks, show_where_other_threads_are_and_leave_those_alone_that_block_signa
         sigset_t blocked;
         fill(&blocked);
         ::pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
-        ++ready;
-        wait_here(ended);
+        wait_here(ready, ended);
     };
     std::thread open(wait_with_mask, &::sigemptyset), blocked(wait_with_mask, &::sigfillset);
     while (ready < 2) std::this_thread::yield();

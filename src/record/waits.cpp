@@ -2,10 +2,10 @@
 
 namespace tutti::record {
 
-void Waits::note(int peer, std::chrono::nanoseconds time, std::int64_t now_ns) noexcept {
+void Waits::note(int peer, std::chrono::nanoseconds time, std::uint64_t now) noexcept {
     Wait& wait = by_rank_[static_cast<std::size_t>(peer)];
     wait.total_ns.store(wait.total_ns.load(std::memory_order_relaxed) + time.count(), std::memory_order_relaxed);
-    wait.seen_ns.store(now_ns, std::memory_order_relaxed);
+    wait.seen.store(now, std::memory_order_relaxed);
 }
 
 std::vector<double> Waits::seconds() const {
@@ -16,10 +16,11 @@ std::vector<double> Waits::seconds() const {
     return all;
 }
 
-std::vector<int> Waits::seen_since(std::int64_t since_ns) const {
+std::vector<int> Waits::seen_since(std::int64_t since_ns, const TickScale& scale) const {
     std::vector<int> peers;
     for (std::size_t peer = 0; peer < by_rank_.size(); ++peer) {
-        if (by_rank_[peer].seen_ns.load(std::memory_order_relaxed) > since_ns) peers.push_back(static_cast<int>(peer));
+        const std::int64_t seen_ns = scale.unix_ns(by_rank_[peer].seen.load(std::memory_order_relaxed));
+        if (seen_ns > since_ns) peers.push_back(static_cast<int>(peer));
     }
     return peers;
 }

@@ -3,6 +3,8 @@
 // Threads: note() by one thread at a time; everything else by any thread at any time.
 #pragma once
 
+#include "record/ticks.hpp"
+
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -15,16 +17,18 @@ class Waits {
  public:
     explicit Waits(std::size_t ranks) : by_rank_(ranks) {}
 
-    /// This rank has waited for `peer`, as seen at `now_ns` since 1970.
-    void note(int peer, std::chrono::nanoseconds time, std::int64_t now_ns) noexcept;
+    /// This rank has waited for `peer`, as seen at `now`, a reading of ticks().
+    void note(int peer, std::chrono::nanoseconds time, std::uint64_t now) noexcept;
     /// By rank, in seconds.
     std::vector<double> seconds() const;
-    /// Those that it was seen to wait for after `since_ns`.
-    std::vector<int> seen_since(std::int64_t since_ns) const;
+    /// Those that it was seen to wait for after `since_ns`, a time by the same scale: by two scales two moments that
+    /// are close may change places.
+    std::vector<int> seen_since(std::int64_t since_ns, const TickScale& scale) const;
 
  private:
     struct Wait {
-        std::atomic<std::int64_t> total_ns{0}, seen_ns{0};
+        std::atomic<std::int64_t> total_ns{0};
+        std::atomic<std::uint64_t> seen{0};  // ticks
     };
     std::vector<Wait> by_rank_;
 };
