@@ -106,6 +106,7 @@ class Operation : public Completion {
     bool is_collective = true;
     bool is_receive = false;
     bool caller_goes_on = false;      // asynchronous: its caller is known to compute before it waits
+    bool is_of_service = false;       // serves other ranks, and no call of this one is in it: not recorded
     bool planned = false;             // a plan's: it is likely to run again (renew)
     engine::CollectiveCall call;      // collectives: its buffers, in one piece, and what ranks agree on
     algorithm::Request request;       // the same for a schedule

@@ -35,6 +35,7 @@ const char* cause_of(const std::exception& error) {
 }  // namespace
 
 record::Ticket begin(record::Recorder& recorder, const Ranks& ranks, const Operation& operation) {
+    if (operation.is_of_service) return 0;
     if (!operation.is_collective) {
         const transport::Transfer& transfer = operation.transfer;
         const int peer = transfer.peer < 0 ? transfer.peer : ranks.rank_of(transfer.peer);

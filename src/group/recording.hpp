@@ -13,7 +13,7 @@
 
 namespace tutti::detail::recording {
 
-/// It is issued.
+/// It is issued. 0: it is not recorded.
 record::Ticket begin(record::Recorder& recorder, const Ranks& ranks, const Operation& operation);
 /// It is over, well or with an error.
 void end(record::Recorder& recorder, const Ranks& ranks, const Operation& operation, bool well);

@@ -17,6 +17,7 @@ std::shared_ptr<Operation> Messages::message(const char* name, int peer, WindowM
     message->name = name;
     message->is_collective = false;
     message->timeout = timeout;
+    message->is_of_service = timeout == no_limit;
     message->group = group_.shared_from_this();
     transport::Transfer& transfer = message->transfer;
     transfer.peer = peer == any_rank ? transport::any_source : group_.ranks().global(peer);

@@ -67,7 +67,7 @@ class Messages {
     bool is_complete_at_once(const std::shared_ptr<Operation>& message, std::function<void()> later) const;
 
     static constexpr int any_rank = -1;
-    /// Of messages whose other side decides when they are due.
+    /// Of messages whose other side decides when they are due: a window's service has these, and no call waits in them.
     static constexpr std::chrono::milliseconds no_limit =
         std::chrono::duration_cast<std::chrono::milliseconds>(Clock::duration::max());
 

@@ -378,6 +378,17 @@ TEST_P(Windows, a_rank_that_waits_when_all_others_have_left_hears_of_it) {
               {.leave = false});
 }
 
+// The window itself receives what other ranks ask of it, for as long as it is open.
+TEST_P(Windows, a_rank_that_has_one_is_not_said_to_be_in_a_call_of_it) {
+    run_ranks(2, GetParam(), [&](const ProcessGroup& g) {
+        const Window window(float32, {1}, {.group = g});
+        barrier({.group = g});
+        if (g.rank() == 1) std::this_thread::sleep_for(milliseconds(1000));
+        const std::string text = message_of<Timeout>([&] { barrier({.group = g, .timeout = milliseconds(300)}); });
+        EXPECT_TRUE(g.rank() == 1 || has(text, "has not called it: its last operation was #")) << text;
+    });
+}
+
 TEST_P(Windows, a_window_that_is_dropped_leaves_its_group_as_it_was) {
     run_ranks(2, GetParam(), [&](const ProcessGroup& g) {
         for (int turn = 0; turn < 3; ++turn) {
