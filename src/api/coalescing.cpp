@@ -95,7 +95,8 @@ struct Batch {
 std::vector<Batch> batches_of(const std::vector<PreparedOperation>& operations) {
     std::vector<Batch> batches;
     for (const PreparedOperation& operation : operations) {
-        const bool is_short = may_be_packed(*operation) && packed_bytes(*operation) <= short_bytes(*operation->group);
+        const bool is_short =
+            may_be_packed(*operation) && packed_bytes(*operation) <= short_bytes(detail::group_of(*operation));
         if (!is_short) {
             batches.push_back({0, pack_bytes_max, {operation}});
             continue;
@@ -166,7 +167,7 @@ bool collect(const PreparedOperation& operation) {
         call_recorder->run(operation);
         return true;
     }
-    detail::CollectedCalls* calls = detail::CollectedCalls::find(*operation->group);
+    detail::CollectedCalls* calls = detail::CollectedCalls::find(detail::group_of(*operation));
     if (calls != nullptr) calls->add(operation);
     return calls != nullptr;
 }

@@ -25,7 +25,7 @@ bool run_short(const Call& call) {
 // Apart, so that a short call has none of its instructions.
 [[gnu::noinline]] void run_as_operation(const Call& call) {
     const api::PreparedOperation operation = api::prepare(call);
-    if (!api::collect(operation)) operation->group->run(operation);
+    if (!api::collect(operation)) detail::group_of(*operation).run(operation);
 }
 
 template <auto fill_in, class... Arguments>
@@ -45,7 +45,7 @@ Work start(const Arguments&... arguments) {
     if (api::in_detail()) api::verify(call);
     api::PreparedOperation operation = api::prepare(call);
     if (api::call_recorder != nullptr) return api::call_recorder->start(operation);
-    operation->group->submit(operation, true);
+    detail::group_of(*operation).submit(operation, true);
     return Work(std::move(operation));
 }
 

@@ -177,11 +177,11 @@ void verify(const Call& call) {
 void verify(const char* name, std::span<const PreparedOperation> operations) {
     if (call_recorder != nullptr) return;
     Operation& first = *operations.front();
-    Announcement own = announcement_of(name, first.call, first.group->size());
+    Announcement own = announcement_of(name, first.call, detail::group_of(first).size());
     own.device = name_of(first.device.type);
     if (first.call.block_bytes == engine::CollectiveCall::different) own.blocks = first.request.counts;
     for (const PreparedOperation& later : operations.subspan(1)) own.fingerprints.push_back(later->call.fingerprint);
-    compare(*first.group, first.timeout, own);
+    compare(detail::group_of(first), first.timeout, own);
 }
 
 }  // namespace tutti::api

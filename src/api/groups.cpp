@@ -108,7 +108,7 @@ std::shared_ptr<World> world_of(const NewGroupOptions& o) {
 }
 
 std::shared_ptr<Group> all_of(const World& world) {
-    if (auto all = world.groups().find(0)) return all;
+    if (auto all = detail::group_of_all(world)) return all;
     throw InvalidArgument("new_group: the group of all ranks is gone: expected a world that is in use");
 }
 

@@ -128,7 +128,7 @@ DeviceMesh::DeviceMesh(std::string_view device_type, const RankArray& mesh, cons
     const record::CallSite site;
     check_layout("DeviceMesh", device_type, mesh, o.dim_names);
     const std::shared_ptr<World> world = world_of("DeviceMesh", o);
-    if (const auto all = world->groups().find(0)) throw_if("DeviceMesh", fault_of_backends(device_type, *all));
+    if (const auto all = detail::group_of_all(*world)) throw_if("DeviceMesh", fault_of_backends(device_type, *all));
     state_ = checked_state("DeviceMesh", world, mesh, o.dim_names, device_type);
 }
 
@@ -139,7 +139,7 @@ DeviceMesh init_device_mesh(std::string_view device_type, const std::vector<int>
         first_of(fault_of_device(device_type), fault_of_shape(shape), fault_of_names(o.dim_names, shape.size()));
     if (!has_world(o)) throw_if(operation, fault);
     const std::shared_ptr<World> world = world_of(operation, o);
-    const auto all = world->groups().find(0);
+    const auto all = detail::group_of_all(*world);
     if (!all) throw_if(operation, "the group of all ranks is gone: expected a world that is in use");
     // A rank with a fault takes part in the comparison: the others wait for it.
     const std::string mine = fmt::format("a mesh of shape [{}] on \"{}\" with dim_names ({})", fmt::join(shape, ", "),

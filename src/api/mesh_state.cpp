@@ -80,7 +80,7 @@ void MeshState::set_group(std::size_t index, const ProcessGroup& group) {
 
 std::shared_ptr<Group> MeshState::members() {
     if (members_) return members_.impl();
-    const auto world = world_->groups().find(0);
+    const auto world = group_of_all(*world_);
     if (!world) throw InvalidArgument("DeviceMesh: the group of all ranks is gone: expected a world that is in use");
     if (layout_.mesh().ranks().size() == static_cast<std::size_t>(world_->size())) return world;
     members_ = new_group(layout_.mesh().ranks(), {.timeout = world->timeout(),

@@ -18,7 +18,7 @@ namespace detail {
 class PlannedCall {
  public:
     PlannedCall(api::PreparedOperation model, milliseconds timeout, Stream stream)
-        : model_(std::move(model)), group_(*model_->group), timeout_(timeout), stream_(stream) {
+        : model_(std::move(model)), group_(group_of(*model_)), timeout_(timeout), stream_(stream) {
         model_->planned = true;
         if (model_->device.type != Device::Type::cpu) return;  // a backend's
         direct_ = !model_->begin && !model_->finish;

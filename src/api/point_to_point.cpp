@@ -177,7 +177,7 @@ int run(Message m) {
         if (const int peer = run_at_once(m); peer != not_run) return peer;
     }
     const PreparedOperation operation = prepare(m);
-    if (!api::collect(operation)) operation->group->run(operation);
+    if (!api::collect(operation)) detail::group_of(*operation).run(operation);
     return operation->transfer.peer;
 }
 

@@ -323,13 +323,12 @@ namespace {
 void run_quantized(const api::PreparedOperation& operation) {
     api::refuse_if_recorded(operation->name);
     if (api::in_detail()) api::verify(operation->name, {&operation, 1});
-    operation->group->run(operation);
+    detail::group_of(*operation).run(operation);
 }
 Work start_quantized(api::PreparedOperation operation) {
     api::refuse_if_recorded(operation->name);
     if (api::in_detail()) api::verify(operation->name, {&operation, 1});
-    const std::shared_ptr<detail::Group> group = operation->group;
-    group->submit(operation, true);
+    detail::group_of(*operation).submit(operation, true);
     return Work(std::move(operation));
 }
 

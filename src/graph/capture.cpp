@@ -227,7 +227,7 @@ class Scope final : public api::CallRecorder {
         Node& node = draft.node;
         node.asynchronous = asynchronous;
         node.site = record::describe_call_site(record::current_call_site, &lines_);
-        node.group = index_of(call->group);
+        node.group = index_of(tutti::detail::group_of(*call).shared_from_this());
         draft.accesses = accesses_of(*call);
         node.pieces.front().fingerprint = call->is_collective ? call->call.fingerprint : call->transfer.fingerprint;
         if (call->is_collective)

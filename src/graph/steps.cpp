@@ -158,7 +158,7 @@ class Builder {
     // Its buffers are those of move_into_place().
     api::PreparedOperation made_by_a_pass(const Node& node, const Piece& piece) const {
         const Operation& captured = *calls_.calls[static_cast<std::size_t>(piece.call)].model;
-        const ProcessGroup group(captured.group);
+        const ProcessGroup group(tutti::detail::group_of(captured).shared_from_this());
         const auto empty_for = [&](const std::vector<Range>& ranges) {
             return empty(node.dtype, Extents::of(static_cast<std::int64_t>(bytes_of(ranges) / size_of(node.dtype))));
         };

@@ -4,7 +4,6 @@
 #include "group/channel.hpp"
 #include "group/foreign_transport.hpp"
 #include "group/recording.hpp"
-#include "group/world.hpp"
 
 #include <tutti/error.hpp>
 

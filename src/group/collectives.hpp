@@ -12,8 +12,10 @@
 #include "group/agreement.hpp"
 #include "group/flight.hpp"
 #include "group/group_memory.hpp"
+#include "group/host_means.hpp"
 #include "group/inquest.hpp"
 #include "group/library_collective.hpp"
+#include "group/member.hpp"
 #include "group/operation.hpp"
 #include "group/planner.hpp"
 #include "group/ranks.hpp"
@@ -28,9 +30,8 @@
 namespace tutti::detail {
 
 class ForeignTransport;
-struct HostMeans;
 
-class Collectives {
+class Collectives final : public IssuedCollectives {
  public:
     /// Of the group `index`; and of its world. All must outlive it.
     struct Parts {
@@ -52,43 +53,32 @@ class Collectives {
     std::uint64_t next_number() noexcept { return ++sequence_; }
     /// It has its number, and comes after all that have come before it.
     void push(const std::shared_ptr<Operation>& operation);
-    /// Moves them on as far as they go.
-    bool progress();
-    /// Whether a library carries out the one that moves, or all ranks are about to ask for that, as they all have come
-    /// to it and mean the same: so it ends well although ranks of a group disagree about a later collective.
-    bool ends_before(const rendezvous::Verdict& disagreement) const noexcept;
-    /// The one that moves; null: none.
-    std::shared_ptr<Operation> front() const noexcept { return queue_.empty() ? nullptr : queue_.front(); }
-    /// All end with it.
-    void drop(const std::exception_ptr& error);
+    bool progress() override;
+    std::shared_ptr<Operation> front() const noexcept override { return queue_.empty() ? nullptr : queue_.front(); }
+    bool ends_before(const rendezvous::Verdict& disagreement) const noexcept override;
+    void drop(const std::exception_ptr& error) override;
     /// Ranks whose part of it has not come yet.
     std::vector<int> waits_for(const Operation& operation) const;
-    /// The recorder learns of these, since a look before `now`, and of ranks that have left.
-    void record_waits(Instant since, Instant now);
-    Inquest& inquest() noexcept { return inquest_; }
+    void record_waits(Instant since, Instant now) override;
+    Inquest& inquest() noexcept override { return inquest_; }
     /// Those that run in slots.
     SlotCollectives& in_slots() noexcept { return in_slots_; }
     /// Their messages: the world's, unless another transport carries them.
     transport::Mailbox& mailbox() const noexcept { return *context_.mailbox; }
-    /// The mailbox by which the one that moves goes on now.
-    transport::Mailbox& mailbox_of_front() const noexcept {
+    transport::Mailbox& mailbox_of_front() const noexcept override {
         const bool is_compared = !queue_.empty() && queue_.front()->run.state == OperationState::compared;
         return is_compared ? before_library_->mailbox() : mailbox();
     }
     /// A transport of others carries the bytes. Before the first of them.
     void talk_over(ForeignTransport& transport);
-    /// Checks that the one that moves is in time, and goes well, as far as this rank can see.
-    void check_front(Instant now);
-    /// The latter of the last one, when this rank has none in flight.
-    void check_last();
+    void check_front(Instant now) override;
+    void check_last() override;
     /// From now on an algorithm serves a collective (Planner::serve_with). Only while none is under way.
     void serve_with(Collective collective, std::optional<std::string> algorithm);
 
-    // The questions of other ranks (transport::Calls).
-    std::uint64_t fingerprint_at(std::uint64_t sequence) const { return agreement_.fingerprint_at(sequence); }
-    bool has_finished(std::uint64_t sequence) const noexcept;
-    /// Whether all bytes that this rank sends to `peer` in that collective, if any, are on their way.
-    bool has_sent_all(int peer, std::uint64_t sequence) const;
+    std::uint64_t fingerprint_at(std::uint64_t sequence) const override { return agreement_.fingerprint_at(sequence); }
+    bool has_finished(std::uint64_t sequence) const noexcept override;
+    bool has_sent_all(int peer, std::uint64_t sequence) const override;
 
  private:
     /// How far a turn of the first one has come.

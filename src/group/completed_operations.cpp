@@ -28,7 +28,7 @@ void CompletedOperations::deliver(BiasedMutex& lock) {
         lock.unlock();
         return give_back();
     }
-    const std::shared_ptr<Group> last = list.front()->group;  // keeps the lock
+    const std::shared_ptr<Member> last = list.front()->group;  // keeps the lock
     const auto outer = std::exchange(deliverer_, self);
     for (;;) {
         lock.unlock();

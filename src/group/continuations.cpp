@@ -28,7 +28,7 @@ struct Queue {
 /// Never destroyed: its threads may run while the process ends.
 struct Queues {
     std::mutex mutex;
-    std::map<const Group*, Queue> by_group;  // each has its thread
+    std::map<const Member*, Queue> by_group;  // each has its thread
     const pid_t owner = ::getpid();
 };
 
@@ -44,7 +44,7 @@ Queues& queues() {
     return *found;
 }
 
-void serve(Queues& queues, const Group* group) {
+void serve(Queues& queues, const Member* group) {
     std::unique_lock lock(queues.mutex);
     Queue& queue = queues.by_group.at(group);
     while (queue.arrived.wait_for(lock, idle_limit, [&] { return !queue.waiting.empty(); })) {
@@ -62,13 +62,13 @@ void serve(Queues& queues, const Group* group) {
     queues.by_group.erase(group);
 }
 
-void start_thread(Queues& queues, const Group* group) {
+void start_thread(Queues& queues, const Member* group) {
     thread::start({"tutti-then", "the continuations of a group"}, [&queues, group] { serve(queues, group); }).detach();
 }
 
 }  // namespace
 
-void run_later(const Group* group, std::function<void()> continuation) {
+void run_later(const Member* group, std::function<void()> continuation) {
     Queues& all = queues();
     {
         const std::lock_guard lock(all.mutex);

@@ -10,9 +10,9 @@
 
 namespace tutti::detail {
 
-class Group;
+class Member;
 
 /// `group` only names the queue. Signals are not delivered to the thread that runs it.
-void run_later(const Group* group, std::function<void()> continuation);
+void run_later(const Member* group, std::function<void()> continuation);
 
 }  // namespace tutti::detail

@@ -18,12 +18,12 @@ namespace {
 using namespace std::chrono_literals;
 
 /// A queue's name: never looked at.
-const Group* queue(std::size_t number) {
+const Member* queue(std::size_t number) {
     static const std::vector<char> places(8);
-    return reinterpret_cast<const Group*>(&places[number]);
+    return reinterpret_cast<const Member*>(&places[number]);
 }
 
-std::thread::id run_one(const Group* name) {
+std::thread::id run_one(const Member* name) {
     std::promise<std::thread::id> ran;
     auto result = ran.get_future();
     run_later(name, [&] { ran.set_value(std::this_thread::get_id()); });

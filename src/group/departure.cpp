@@ -4,8 +4,11 @@
 #include "core/log.hpp"
 #include "core/patience.hpp"
 #include "core/rank_list.hpp"
-#include "group/group.hpp"
-#include "group/world.hpp"
+#include "group/driver.hpp"
+#include "group/flight.hpp"
+#include "group/group_table.hpp"
+#include "group/member.hpp"
+#include "group/verdicts.hpp"
 
 #include <tutti/error.hpp>
 
@@ -26,12 +29,12 @@ Deadline earlier(const Deadline& a, const Deadline& b) {
 }  // namespace
 
 // Of one group, or of all. False: the time ran out. Ends at the first failure: then there is nothing more to wait for.
-bool Departure::wait_for_collectives(const Group* group, const Deadline& limit) {
+bool Departure::wait_for_collectives(const Member* group, const Deadline& limit) {
     for (;;) {
-        const std::shared_ptr<Operation> pending = world_.flight().collective_of(group);
+        const std::shared_ptr<Operation> pending = flight_.collective_of(group);
         if (!pending) return true;
         try {
-            world_.wait(*pending, limit);
+            pending->group->wait(*pending, limit);
         } catch (const DistError& error) {
             if (error.code() == ErrorCode::interrupted) request_interrupt();  // the caller shall hear of it
             return pending->done();
@@ -43,76 +46,73 @@ bool Departure::wait_for_collectives(const Group* group, const Deadline& limit) 
 // out, or a signal came.
 bool Departure::drive_until_none(const char* what, const std::function<std::vector<int>()>& awaited,
                                  const Deadline& limit) {
-    const Driver::Scope driving(world_.driver());
+    const Driver::Scope driving(driver_);
     std::vector<int> ranks;
     const Patience patience([&] {
-        return fmt::format("{} to {}, before rank {} leaves group \"{}\"", rank_list(ranks), what, world_.rank(),
-                           world_.name());
+        return fmt::format("{} to {}, before rank {} leaves group \"{}\"", rank_list(ranks), what, rank_, world_);
     });
     for (int idle = 0;; ++idle) {
         {
-            const Flight::Guard guard(world_.flight());
-            const bool moved = world_.flight().progress();
-            if (world_.flight().failure()) return true;
+            const Flight::Guard guard(flight_);
+            const bool moved = flight_.progress();
+            if (flight_.failure()) return true;
             ranks = awaited();
             if (ranks.empty()) return true;
-            world_.flight().check();
+            flight_.check();
             if (moved) idle = 0;
         }
         if (limit.expired() || interrupt_requested()) {
-            TUTTI_WARN("group {}: rank {} leaves without waiting for {} to {}", world_.name(), world_.rank(),
-                       rank_list(ranks), what);
+            TUTTI_WARN("group {}: rank {} leaves without waiting for {} to {}", world_, rank_, rank_list(ranks), what);
             return false;
         }
         patience::look();
-        world_.driver().pause(idle + 1, std::chrono::milliseconds(idle < long_idle ? 1 : 10));
+        driver_.pause(idle + 1, std::chrono::milliseconds(idle < long_idle ? 1 : 10));
     }
 }
 
 // False: something has not ended in time.
 bool Departure::finish(const Deadline& limit) {
     if (!wait_for_collectives(nullptr, limit)) return false;
-    const Deadline end = earlier(limit, Deadline::after(world_.setup().timeout));
+    const Deadline end = earlier(limit, Deadline::after(timeout_));
     {
-        const Flight::Guard guard(world_.flight());
-        if (world_.flight().failure()) return true;
-        world_.flight().leave();
-        world_.groups().leave_all();
-        world_.flight().mailboxes().refuse_unmet();
+        const Flight::Guard guard(flight_);
+        if (flight_.failure()) return true;
+        flight_.leave();
+        groups_.leave_all();
+        flight_.mailboxes().refuse_unmet();
     }
     if (!drive_until_none(
-            "receive a message", [this] { return world_.flight().messages().awaited_receivers(nullptr); }, end))
+            "receive a message", [this] { return flight_.messages().awaited_receivers(nullptr); }, end))
         return false;
     {
-        const std::lock_guard lock(world_.flight().mutex());
-        world_.links().stop_connecting();
+        const std::lock_guard lock(flight_.mutex());
+        flight_.links().stop_connecting();
     }
     return drive_until_none(
-        "get all that was sent", [this] { return world_.flight().mailboxes().finish(); }, end);
+        "get all that was sent", [this] { return flight_.mailboxes().finish(); }, end);
 }
 
 void Departure::part() {
     std::exception_ptr disagreement;
     {
-        const Flight::Guard guard(world_.flight());
+        const Flight::Guard guard(flight_);
         if (left_) return;
-        if (!world_.flight().failure() && world_.neighbours().arena() && world_.size() > 1) {
+        if (!flight_.failure()) {
             // Of two ranks that leave after collectives in which neither waited, the second sees the first.
             std::atomic_thread_fence(std::memory_order_seq_cst);
-            for (const auto& group : world_.groups().all()) group->collectives().check_last();
-            disagreement = world_.flight().failure();
+            for (const auto& group : groups_.all()) group->collectives().check_last();
+            disagreement = flight_.failure();
         }
         left_ = true;
-        world_.flight().fail(
-            std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was destroyed", world_.name()))));
-        world_.links().close();
+        flight_.fail(std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was destroyed", world_))));
+        flight_.links().close();
     }
-    membership_->flood({rendezvous::VerdictKind::left, world_.rank(), {}});
+    membership_->flood({rendezvous::VerdictKind::left, rank_, {}});
     if (disagreement) std::rethrow_exception(disagreement);
 }
 
 bool Departure::is_over() {
-    const std::lock_guard lock(world_.flight().mutex());
+    const std::lock_guard lock(flight_.mutex());
     return left_;
 }
 
@@ -124,7 +124,7 @@ void Departure::leave() {
 
 void Departure::leave_by(const Deadline& limit, const std::string& reason) {
     if (is_over()) return;
-    if (!finish(limit)) world_.abort(reason);
+    if (!finish(limit)) verdicts_.abort(reason);
     part();
 }
 
@@ -132,24 +132,24 @@ void Departure::close() {
     membership_->leave();
 }
 
-void Departure::leave(Group& group) {
+void Departure::leave(Member& group) {
     wait_for_collectives(&group, Deadline::never());
     {
-        const Flight::Guard guard(world_.flight());
-        world_.groups().leave(group.index());
-        if (!world_.flight().failure()) group.mailbox().refuse_unmet();
+        const Flight::Guard guard(flight_);
+        groups_.leave(group.index());
+        if (!flight_.failure()) group.mailbox().refuse_unmet();
     }
     drive_until_none(
-        "receive a message", [&] { return world_.flight().messages().awaited_receivers(&group); }, Deadline::never());
-    if (group.backends().transport() != nullptr) {
+        "receive a message", [&] { return flight_.messages().awaited_receivers(&group); }, Deadline::never());
+    if (group.transport() != nullptr) {
         drive_until_none(
-            "get all that was sent", [&] { return group.mailbox().finish(); }, Deadline::after(world_.setup().timeout));
+            "get all that was sent", [&] { return group.mailbox().finish(); }, Deadline::after(timeout_));
     }
-    const Flight::Guard guard(world_.flight());
-    const bool well = !world_.flight().failure();
+    const Flight::Guard guard(flight_);
+    const bool well = !flight_.failure();
     if (well) group.collectives().check_last();
-    world_.groups().forget(group.index());
-    if (well && world_.flight().failure()) std::rethrow_exception(world_.flight().failure());
+    groups_.forget(group.index());
+    if (well && flight_.failure()) std::rethrow_exception(flight_.failure());
 }
 
 }  // namespace tutti::detail

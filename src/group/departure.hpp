@@ -15,6 +15,7 @@
 #include "core/deadline.hpp"
 #include "rendezvous/membership.hpp"
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,14 +23,34 @@
 
 namespace tutti::detail {
 
-class Group;
-class World;
+class Driver;
+class Flight;
+class GroupTable;
+class Member;
+class Verdicts;
 
 class Departure {
  public:
-    /// From a world. Both must outlive it; `membership` exists before any call.
-    Departure(World& world, const std::unique_ptr<rendezvous::Membership>& membership)
-        : world_(world), membership_(membership) {}
+    /// From a world. All must outlive it; `membership` exists before any call.
+    struct Parts {
+        int rank = 0;
+        const std::string& world;
+        std::chrono::milliseconds timeout{0};
+        Flight& flight;
+        Driver& driver;
+        GroupTable& groups;
+        Verdicts& verdicts;
+        const std::unique_ptr<rendezvous::Membership>& membership;
+    };
+    explicit Departure(const Parts& parts)
+        : rank_(parts.rank),
+          world_(parts.world),
+          timeout_(parts.timeout),
+          flight_(parts.flight),
+          driver_(parts.driver),
+          groups_(parts.groups),
+          verdicts_(parts.verdicts),
+          membership_(parts.membership) {}
 
     /// Whether this rank has left the world; under the lock.
     bool has_left() const noexcept { return left_; }
@@ -45,16 +66,22 @@ class Departure {
     void close();
     /// Leaves a group: waits until nothing of it is in flight here, and forgets it; receives that nothing has met end
     /// with Aborted.
-    void leave(Group& group);
+    void leave(Member& group);
 
  private:
     bool is_over();
-    bool wait_for_collectives(const Group* group, const Deadline& limit);
+    bool wait_for_collectives(const Member* group, const Deadline& limit);
     bool drive_until_none(const char* what, const std::function<std::vector<int>()>& awaited, const Deadline& limit);
     bool finish(const Deadline& limit);
     void part();
 
-    World& world_;
+    const int rank_;
+    const std::string& world_;
+    const std::chrono::milliseconds timeout_;
+    Flight& flight_;
+    Driver& driver_;
+    GroupTable& groups_;
+    Verdicts& verdicts_;
     const std::unique_ptr<rendezvous::Membership>& membership_;
     bool left_ = false;  // under the lock
 };

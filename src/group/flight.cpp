@@ -1,7 +1,7 @@
 #include "group/flight.hpp"
 
 #include "core/log.hpp"
-#include "group/group.hpp"
+#include "group/foreign_transport.hpp"
 #include "group/recording.hpp"
 
 #include <tutti/error.hpp>
@@ -46,15 +46,15 @@ Flight::InFlight Flight::any() const {
 
 Deadline Flight::first_deadline(const Deadline& limit) const {
     Instant when = limit.when();
-    for (const Collectives* collectives : active_) {
+    for (const IssuedCollectives* collectives : active_) {
         if (const auto front = collectives->front()) when = std::min(when, front->deadline.when());
     }
     return Deadline::at(messages_.first_deadline(when));
 }
 
-std::shared_ptr<Operation> Flight::collective_of(const Group* group) {
+std::shared_ptr<Operation> Flight::collective_of(const Member* group) {
     const BiasedMutex::Lock lock(mutex_);
-    for (const Collectives* active : active_) {
+    for (const IssuedCollectives* active : active_) {
         if (group == nullptr || active->front()->group.get() == group) return active->front();
     }
     return nullptr;
@@ -66,7 +66,7 @@ void Flight::inherit(const std::exception_ptr& failure) noexcept {
     new (&failure_) std::exception_ptr(failure);
 }
 
-void Flight::activate(Collectives& collectives) {
+void Flight::activate(IssuedCollectives& collectives) {
     if (std::ranges::find(active_, &collectives) == active_.end()) active_.push_back(&collectives);
 }
 
@@ -91,7 +91,7 @@ void Flight::post(const std::shared_ptr<Operation>& message) {
 
 Flight::Share Flight::native_share() const {
     bool some = messages_.use(*ways_.mailbox), all = messages_.use_only(*ways_.mailbox);
-    for (const Collectives* one : active_) {
+    for (const IssuedCollectives* one : active_) {
         const bool is_native = &one->mailbox_of_front() == ways_.mailbox;
         some |= is_native;
         all &= is_native;
@@ -106,7 +106,7 @@ bool Flight::is_moved_by_threads() {
     const BiasedMutex::Lock lock(mutex_);
     if (active_.empty() && messages_.empty()) return false;
     return messages_.are_moved_by_threads() &&
-           std::ranges::all_of(active_, [](Collectives* one) { return one->mailbox_of_front().has_threads(); });
+           std::ranges::all_of(active_, [](IssuedCollectives* one) { return one->mailbox_of_front().has_threads(); });
 }
 
 bool Flight::move() {
@@ -134,7 +134,7 @@ void Flight::pollables(std::vector<transport::Pollable>& into) {
     const Share native = native_share();
     // Those of a transport that nothing waits for would keep this rank from being woken by a change in memory.
     mailboxes_.pollables(into, native == Share::all ? Mailboxes::Which::own : Mailboxes::Which::all);
-    for (const Collectives* collectives : active_) {
+    for (const IssuedCollectives* collectives : active_) {
         if (const auto front = collectives->front(); front && front->run.execution)
             front->run.execution->pollables(into);
     }
@@ -175,7 +175,7 @@ void Flight::end_what_precedes(const rendezvous::Verdict& news) {
     const bool is_about_a_rank = is_end_of_a_rank(news);
     if (!is_about_a_rank && news.kind != rendezvous::VerdictKind::mismatch) return;
     const Deadline limit = Deadline::after(is_about_a_rank ? last_moves_max : last_calls_max);
-    const auto has_to_end = [&](const Collectives* one) { return one->ends_before(news); };
+    const auto has_to_end = [&](const IssuedCollectives* one) { return one->ends_before(news); };
     while (!failure_ && (is_about_a_rank || std::ranges::any_of(active_, has_to_end))) {
         const bool moved = move_all();
         if (limit.expired() || (is_about_a_rank && !moved)) return;
@@ -204,7 +204,7 @@ bool Flight::move_all() {
 bool Flight::progress_collectives() {
     bool moved = false;
     for (std::size_t i = 0; i < active_.size();) {
-        Collectives& collectives = *active_[i];
+        IssuedCollectives& collectives = *active_[i];
         moved |= collectives.progress();
         if (failure_) return true;
         if (collectives.front() != nullptr)
@@ -249,7 +249,7 @@ void Flight::fail(const std::exception_ptr& error) {
     failure_ = error;
     if (ways_.neighbours != nullptr) ways_.neighbours->withdraw_offers();
     mailboxes_.drop_all();
-    for (Collectives* collectives : std::exchange(active_, {})) collectives->drop(error);
+    for (IssuedCollectives* collectives : std::exchange(active_, {})) collectives->drop(error);
     messages_.drop(error);
     for (const auto& group : groups_.all()) recording::failure(group->recorder(), group->ranks(), error);
 }
@@ -259,7 +259,7 @@ void Flight::check() {
     const Instant now = Clock::now();
     if (now < next_check_) return;
     next_check_ = now + std::chrono::milliseconds(10);
-    for (Collectives* collectives : active_) collectives->record_waits(last_check_, now);
+    for (IssuedCollectives* collectives : active_) collectives->record_waits(last_check_, now);
     messages_.record_waits(last_check_, now);
     mailboxes_.record_unmatched();
     last_check_ = now;
@@ -280,9 +280,9 @@ bool Flight::check_messages(Instant now) {
         }
         // Messages of its peer from before it left may have come since this rank looked last.
         if (progress() || failure_ || message->done()) return false;
-        Group& group = *message->group;
+        Member& group = *message->group;
         const int peer = message->transfer.peer;
-        group.inquest().give_up(group.ranks().rank_of(peer), verdicts_.gone(peer, group.backends().transport()));
+        group.inquest().give_up(group.ranks().rank_of(peer), verdicts_.gone(peer, group.transport()));
         return false;
     }
     return true;
@@ -290,7 +290,7 @@ bool Flight::check_messages(Instant now) {
 
 bool Flight::check_collectives(Instant now) {
     checked_ = active_;
-    for (Collectives* collectives : checked_) {
+    for (IssuedCollectives* collectives : checked_) {
         if (collectives->front() == nullptr) continue;  // the look at another one has brought it to its end
         collectives->check_front(now);
         if (failure_) return false;
@@ -300,7 +300,7 @@ bool Flight::check_collectives(Instant now) {
 
 // Of the groups' last collectives, in which this rank may not have waited.
 void Flight::check_last_collectives() {
-    std::vector<std::shared_ptr<Group>> groups = std::exchange(no_groups_, {});
+    std::vector<std::shared_ptr<Member>> groups = std::exchange(no_groups_, {});
     groups_.add_all(groups);
     for (const auto& group : groups) {
         group->collectives().check_last();

@@ -13,8 +13,10 @@
 #include "core/thread_safety.hpp"
 #include "group/completed_operations.hpp"
 #include "group/driver.hpp"
+#include "group/failable.hpp"
 #include "group/group_table.hpp"
 #include "group/mailboxes.hpp"
+#include "group/member.hpp"
 #include "group/operation.hpp"
 #include "group/posted_messages.hpp"
 #include "group/verdicts.hpp"
@@ -28,8 +30,6 @@
 
 namespace tutti::detail {
 
-class Collectives;
-
 /// The parts of a world through which messages go.
 struct Ways {
     transport::Neighbours* neighbours = nullptr;
@@ -39,7 +39,7 @@ struct Ways {
     int news_fd = -1;                 ///< readable when there are connections or news
 };
 
-class Flight final : public Driven {
+class Flight final : public Driven, public Failable {
  public:
     /// Both must outlive it.
     Flight(GroupTable& groups, Verdicts& verdicts)
@@ -76,21 +76,16 @@ class Flight final : public Driven {
     /// Nothing is in flight, and nothing is wrong.
     bool quiet() const noexcept TUTTI_REQUIRES(mutex_) { return active_.empty() && messages_.empty() && sound(); }
     bool sound() const noexcept TUTTI_REQUIRES(mutex_) { return !failure_ && !verdicts_.health().has_news(); }
-    const std::exception_ptr& failure() const noexcept { return failure_; }
-    bool failing() const noexcept TUTTI_REQUIRES(mutex_) { return failure_ || deferred_; }
-    /// An operation in flight, of collectives first, and its group's inquest; null: there is none.
-    struct InFlight {
-        std::shared_ptr<Operation> operation{};
-        Inquest* inquest = nullptr;
-    };
-    InFlight any() const TUTTI_REQUIRES(mutex_);
+    const std::exception_ptr& failure() const noexcept override { return failure_; }
+    bool failing() const noexcept override TUTTI_REQUIRES(mutex_) { return failure_ || deferred_; }
+    InFlight any() const override TUTTI_REQUIRES(mutex_);
     /// The first deadline of the operations in flight, but not later than `limit`.
     Deadline first_deadline(const Deadline& limit) const TUTTI_REQUIRES(mutex_);
     /// The collective that moves in a group, or in any group (null); takes the lock.
-    std::shared_ptr<Operation> collective_of(const Group* group);
+    std::shared_ptr<Operation> collective_of(const Member* group);
 
     /// A group has collectives in flight, from now on until it has none.
-    void activate(Collectives& collectives) TUTTI_REQUIRES(mutex_);
+    void activate(IssuedCollectives& collectives) TUTTI_REQUIRES(mutex_);
     void post(const std::shared_ptr<Operation>& message) TUTTI_REQUIRES(mutex_);
     /// Moves all operations as far as they go; true if anything moved.
     bool progress() TUTTI_REQUIRES(mutex_);
@@ -102,8 +97,11 @@ class Flight final : public Driven {
     bool run(engine::Running& execution) TUTTI_REQUIRES(mutex_);
     /// The operation is over: with an error, or well. Its record has been written (Group::end).
     void complete(std::shared_ptr<Operation> operation, const std::exception_ptr& error) TUTTI_REQUIRES(mutex_);
-    /// Every operation of every group fails with it.
-    void fail(const std::exception_ptr& error) TUTTI_REQUIRES(mutex_);
+    void fail(const std::exception_ptr& error) override TUTTI_REQUIRES(mutex_);
+    void with_lock(const std::function<void()>& act) override {
+        const Guard guard(*this);
+        act();
+    }
     /// The checks that a rank makes now and then: deadlines, ranks that left, mismatches that no message shows.
     void check() TUTTI_REQUIRES(mutex_);
     /// From now on check() ends no message: the rank that leaves looks after them.
@@ -141,15 +139,16 @@ class Flight final : public Driven {
     BiasedMutex mutex_;
     Mailboxes mailboxes_ TUTTI_GUARDED_BY(mutex_);
     PostedMessages messages_ TUTTI_GUARDED_BY(mutex_);
-    std::vector<Collectives*> active_ TUTTI_GUARDED_BY(mutex_);   // their operations keep the groups alive
-    std::vector<Collectives*> checked_ TUTTI_GUARDED_BY(mutex_);  // of one check: meanwhile others may become active
+    std::vector<IssuedCollectives*> active_ TUTTI_GUARDED_BY(mutex_);  // their operations keep the groups alive
+    std::vector<IssuedCollectives*> checked_
+        TUTTI_GUARDED_BY(mutex_);  // of one check: meanwhile others may become active
     CompletedOperations completed_ TUTTI_GUARDED_BY(mutex_);
     std::exception_ptr failure_ TUTTI_GUARDED_BY(mutex_);
     bool executing_ TUTTI_GUARDED_BY(mutex_) = false;       // inside an execution
     std::exception_ptr deferred_ TUTTI_GUARDED_BY(mutex_);  // the failure meanwhile
     bool leaving_ TUTTI_GUARDED_BY(mutex_) = false;         // no receive will come
     Instant next_check_ TUTTI_GUARDED_BY(mutex_){}, last_check_ TUTTI_GUARDED_BY(mutex_){};
-    std::vector<std::shared_ptr<Group>> no_groups_ TUTTI_GUARDED_BY(mutex_);  // the memory of the last check's list
+    std::vector<std::shared_ptr<Member>> no_groups_ TUTTI_GUARDED_BY(mutex_);  // the memory of the last check's list
 };
 
 }  // namespace tutti::detail

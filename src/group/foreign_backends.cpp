@@ -1,5 +1,6 @@
 #include "group/foreign_backends.hpp"
 
+#include "group/backend_request.hpp"
 #include "group/group.hpp"
 
 #include <tutti/error.hpp>
@@ -17,11 +18,6 @@ namespace {
 
 constexpr std::chrono::milliseconds time_for_the_backend{2000};  // it may wait for the cause of its symptom
 
-BackendCall call_of(const Operation& operation) {
-    if (!operation.is_collective) return operation.is_receive ? BackendCall::receive : BackendCall::send;
-    return static_cast<BackendCall>(operation.request.collective);
-}
-
 std::string text_of(const std::exception_ptr& error) {
     try {
         std::rethrow_exception(error);
@@ -33,44 +29,6 @@ std::string text_of(const std::exception_ptr& error) {
 }
 
 }  // namespace
-
-BackendRequest request_of(const Operation& operation, const Group& group) {
-    BackendRequest r;
-    r.call = call_of(operation);
-    r.name = operation.name;
-    r.sequence = operation.run.sequence;
-    r.device = operation.device;
-    r.timeout = operation.timeout;
-    r.stream = operation.stream;
-    r.inputs = operation.on_device.input_blocks;
-    r.outputs = operation.on_device.output_blocks;
-    if (!operation.is_collective) {
-        const transport::Transfer& t = operation.transfer;
-        r.dtype = operation.outputs.empty() ? DType::uint8 : operation.outputs.front().dtype();
-        r.root = t.peer < 0 ? t.peer : group.ranks().rank_of(t.peer);
-        r.tag = Channel::number(t.channel);
-        r.input = t.source;
-        r.output = t.target;
-        r.count = t.bytes / size_of(r.dtype);
-        return r;
-    }
-    const algorithm::Request& request = operation.request;
-    r.dtype = operation.call.dtype;
-    r.op = operation.on_device.premultiplied.value_or(ReduceOp(operation.call.op));
-    r.in_rank_order = group.determinism() == Determinism::layout_invariant;
-    r.root = recorded_root(request.collective, request.root);
-    r.input = request.collective == Collective::broadcast ? nullptr : operation.call.input;
-    r.output = operation.call.output;
-    r.count = request.count;
-    r.counts = request.counts;
-    if (request.collective == Collective::gather || request.collective == Collective::scatter)
-        r.count = request.counts.empty() ? 0 : request.counts.front();
-    r.send_counts = request.send_counts;
-    r.send_offsets = request.send_offsets;
-    r.receive_counts = request.receive_counts;
-    r.receive_offsets = request.receive_offsets;
-    return r;
-}
 
 CustomBackend* ForeignBackends::of(const Operation& operation) const {
     if (made_.empty()) return nullptr;
@@ -121,7 +79,13 @@ void ForeignBackends::make(const SubgroupSpec& spec) {
             .global_ranks_in_group = group_.ranks().all(),
             .device = spec.device};
         if (backend::is_transport(name)) {
-            transport_ = std::make_shared<ForeignTransport>(group_, backend::make_streams(name, options));
+            transport_ = std::make_shared<ForeignTransport>(ForeignTransport::Parts{.ranks = group_.ranks(),
+                                                                                    .world_size = world.size(),
+                                                                                    .determinism = group_.determinism(),
+                                                                                    .health = world.verdicts().health(),
+                                                                                    .groups = world.groups(),
+                                                                                    .world_id = world.id()},
+                                                            backend::make_streams(name, options));
             const BiasedMutex::Lock lock(world.flight().mutex());
             world.flight().add({transport_, &transport_->mailbox()});
             continue;
@@ -191,7 +155,8 @@ void ForeignBackends::hand_over(CustomBackend& backend, const std::shared_ptr<Op
     {
         const Flight::Guard guard(group_.world().flight());
         group_.begin(operation);
-        operation->handed_over.request = std::make_unique<BackendRequest>(request_of(*operation, group_));
+        operation->handed_over.request =
+            std::make_unique<BackendRequest>(request_of(*operation, group_.ranks(), group_.determinism()));
         operation->handed_over.place = handed_over_.insert(handed_over_.end(), operation);
     }
     try {
@@ -319,17 +284,17 @@ void ForeignBackends::leave() {
 namespace tutti {
 
 void BackendCompletion::success(int source) const {
-    operation_->group->backends().take_back(operation_, source, nullptr);
+    detail::group_of(*operation_).backends().take_back(operation_, source, nullptr);
 }
 
 void BackendCompletion::enqueued(std::shared_ptr<DeviceEvent> event, int source) const {
-    operation_->group->backends().note_enqueued(operation_, source);
+    detail::group_of(*operation_).backends().note_enqueued(operation_, source);
     operation_->enqueue(std::move(event));
 }
 
 void BackendCompletion::failure(std::exception_ptr error) const {
     if (!error) error = std::make_exception_ptr(DistBackendError("a backend failed without saying why"));
-    operation_->group->backends().take_back(operation_, -1, error);
+    detail::group_of(*operation_).backends().take_back(operation_, -1, error);
 }
 
 }  // namespace tutti

@@ -24,9 +24,6 @@ namespace tutti::detail {
 class Group;
 struct SubgroupSpec;
 
-/// The operation of a group as another library sees it.
-BackendRequest request_of(const Operation& operation, const Group& group);
-
 class ForeignBackends {
  public:
     /// Of a group, which must outlive it; makes the backends that `part` names. The group itself serves devices that it

@@ -1,7 +1,9 @@
 #include "group/foreign_transport.hpp"
 
 #include "core/log.hpp"
-#include "group/group.hpp"
+#include "group/backend_request.hpp"
+#include "group/group_table.hpp"
+#include "group/health.hpp"
 #include "group/library_collective.hpp"
 
 #include <tutti/error.hpp>
@@ -18,19 +20,12 @@ std::uint64_t elements_of_result(const algorithm::Request& reduction) {
     return traits.has_blocks() ? reduction.counts[static_cast<std::size_t>(reduction.rank)] : reduction.count;
 }
 
-// Of an average the library makes the sum.
-BackendRequest library_request_of(const Operation& operation) {
-    BackendRequest request = request_of(operation, *operation.group);
-    if (request.op.kind() == ReduceOp::Kind::avg) request.op = ReduceOp::sum;
-    return request;
-}
-
 }  // namespace
 
-ForeignTransport::OfWorld::OfWorld(const Group& group, std::unique_ptr<transport::Streams> streams)
+ForeignTransport::OfWorld::OfWorld(const Ranks& ranks, int world_size, std::unique_ptr<transport::Streams> streams)
     : streams_(std::move(streams)) {
-    for (int peer = 0; peer < group.world().size(); ++peer)
-        rank_of_.push_back(peer == group.world().rank() ? -1 : group.ranks().rank_of(peer));
+    for (int peer = 0; peer < world_size; ++peer)
+        rank_of_.push_back(peer == ranks.own_global() ? -1 : ranks.rank_of(peer));
 }
 
 Stream* ForeignTransport::OfWorld::to(int peer) {
@@ -61,12 +56,14 @@ std::unique_ptr<transport::LibraryCall> ForeignTransport::OfWorld::send(int peer
     return streams_ ? streams_->send(rank_of_[static_cast<std::size_t>(peer)], number, bytes) : nullptr;
 }
 
-ForeignTransport::ForeignTransport(const Group& group, std::unique_ptr<transport::Streams> streams)
-    : health_(group.world().verdicts().health()),
-      streams_(group, std::move(streams)),
-      mailbox_(group.world().rank(), group.world().size(), group.world().id(), streams_, group.world().groups()) {
-    for (const int peer : group.ranks().all()) {  // others may send first
-        if (peer != group.world().rank()) mailbox_.activate(peer);
+ForeignTransport::ForeignTransport(const Parts& parts, std::unique_ptr<transport::Streams> streams)
+    : ranks_(parts.ranks),
+      determinism_(parts.determinism),
+      health_(parts.health),
+      streams_(ranks_, parts.world_size, std::move(streams)),
+      mailbox_(ranks_.own_global(), parts.world_size, parts.world_id, streams_, parts.groups) {
+    for (const int peer : ranks_.all()) {  // others may send first
+        if (peer != ranks_.own_global()) mailbox_.activate(peer);
     }
 }
 
@@ -77,6 +74,12 @@ ForeignTransport::~ForeignTransport() {
         TUTTI_WARN("{}", error.what());
     }
     close_given_up();
+}
+
+BackendRequest ForeignTransport::library_request_of(const Operation& operation) const {
+    BackendRequest request = request_of(operation, ranks_, determinism_);
+    if (request.op.kind() == ReduceOp::Kind::avg) request.op = ReduceOp::sum;
+    return request;
 }
 
 bool ForeignTransport::offers(const Operation& operation) {

@@ -5,23 +5,34 @@
 #pragma once
 
 #include "engine/running.hpp"
+#include "group/ranks.hpp"
 #include "transport/mailbox.hpp"
 
+#include <tutti/process_group.hpp>
 #include <tutti/transport.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
 namespace tutti::detail {
 
-class Group;
+class GroupTable;
 class Health;
 class Operation;
 
 class ForeignTransport {
  public:
-    /// Of a group, whose world must outlive it.
-    ForeignTransport(const Group& group, std::unique_ptr<transport::Streams> streams);
+    /// Of a group, and of its world. They must outlive it.
+    struct Parts {
+        const Ranks& ranks;
+        int world_size = 1;
+        Determinism determinism = Determinism::fast;
+        const Health& health;
+        GroupTable& groups;
+        std::uint64_t world_id = 0;
+    };
+    ForeignTransport(const Parts& parts, std::unique_ptr<transport::Streams> streams);
     /// Says on its streams that nothing more comes, where that can be said at once and the world has not failed.
     ~ForeignTransport();
     ForeignTransport(const ForeignTransport&) = delete;
@@ -41,7 +52,7 @@ class ForeignTransport {
  private:
     class OfWorld final : public transport::Streams {
      public:
-        OfWorld(const Group& group, std::unique_ptr<transport::Streams> streams);
+        OfWorld(const Ranks& ranks, int world_size, std::unique_ptr<transport::Streams> streams);
         transport::Stream* to(int peer) override;
         transport::Stream* existing(int peer) override;
         bool has_threads() const noexcept override { return streams_ && streams_->has_threads(); }
@@ -59,8 +70,12 @@ class ForeignTransport {
         std::unique_ptr<transport::Streams> streams_;
     };
 
+    /// Of an average the library makes the sum.
+    BackendRequest library_request_of(const Operation& operation) const;
     void close_given_up() noexcept;
 
+    const Ranks& ranks_;
+    const Determinism determinism_;
     const Health& health_;
     OfWorld streams_;
     transport::Mailbox mailbox_;

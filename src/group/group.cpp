@@ -195,9 +195,9 @@ void Group::run(const std::shared_ptr<Operation>& operation) {
 void Group::leave() {
     if (world_->inherited()) return;  // a child's actions concern no other rank
     if (ranks_.are_all()) {
-        for (const auto& group : world_->groups().all()) group->backends().leave();
+        for (const auto& group : world_->groups().all()) static_cast<Group&>(*group).backends().leave();
         world_->departure().leave();
-        for (const auto& group : world_->groups().all()) group->backends().close();
+        for (const auto& group : world_->groups().all()) static_cast<Group&>(*group).backends().close();
         return;
     }
     backends_->leave();

@@ -54,23 +54,23 @@ struct SubgroupSpec {
     Remains remains{};
 };
 
-class Group : public std::enable_shared_from_this<Group> {
+class Group final : public Member, public std::enable_shared_from_this<Group> {
  public:
     /// The group of all ranks of a new world. Throws as ProcessGroup's constructor.
     static std::shared_ptr<Group> of_all(const ProcessGroupOptions& options, Coming coming = {});
     /// This rank is a member. Ranks exchange nothing: all members make it of equal parts.
     static std::shared_ptr<Group> of_some(const std::shared_ptr<World>& world, SubgroupSpec spec);
-    ~Group();
+    ~Group() override;
 
     World& world() const noexcept { return *world_; }
     const std::shared_ptr<World>& shared_world() const noexcept { return world_; }
-    std::uint32_t index() const noexcept { return index_; }
-    const Ranks& ranks() const noexcept { return ranks_; }
+    std::uint32_t index() const noexcept override { return index_; }
+    const Ranks& ranks() const noexcept override { return ranks_; }
     int rank() const noexcept { return ranks_.rank(); }
     int size() const noexcept { return ranks_.size(); }
-    record::Recorder& recorder() noexcept { return recorder_; }
-    Inquest& inquest() noexcept { return inquest_; }
-    const std::string& name() const noexcept { return name_; }
+    record::Recorder& recorder() noexcept override { return recorder_; }
+    Inquest& inquest() noexcept override { return inquest_; }
+    const std::string& name() const noexcept override { return name_; }
     const std::string& description() const noexcept { return description_; }
     Determinism determinism() const noexcept { return world_->setup().determinism; }
     std::chrono::milliseconds timeout() const noexcept { return timeout_.load(); }
@@ -80,8 +80,8 @@ class Group : public std::enable_shared_from_this<Group> {
         return device == Device::Type::cpu ? backends_->serve_host() : backends_->names().contains(device);
     }
     ForeignBackends& backends() const noexcept { return *backends_; }
-    /// Its messages: the world's, unless another transport carries them.
-    transport::Mailbox& mailbox() const noexcept { return collectives_.mailbox(); }
+    ForeignTransport* transport() const noexcept override { return backends_->transport(); }
+    transport::Mailbox& mailbox() const noexcept override { return collectives_.mailbox(); }
 
     /// Queues the operation; asynchronous ones are progressed in the background.
     void submit(const std::shared_ptr<Operation>& operation, bool asynchronous);
@@ -99,7 +99,7 @@ class Group : public std::enable_shared_from_this<Group> {
     /// flight. False: it has to go the ordinary way.
     bool receive_now(transport::Transfer& receive);
     const Planner& planner() const noexcept { return planner_; }
-    Collectives& collectives() noexcept { return collectives_; }
+    Collectives& collectives() noexcept override { return collectives_; }
     /// How many times this rank has asked for a smaller group, this time included; equal on all ranks that do.
     int next_shrink() noexcept { return ++shrinks_; }
     /// The number of the window that all ranks of the group are about to make; equal on all of them.
@@ -118,8 +118,13 @@ class Group : public std::enable_shared_from_this<Group> {
 
     /// It is issued, whether the group or a backend moves its data. Throws when the group can take no more.
     void begin(const std::shared_ptr<Operation>& operation);
-    /// It is over, with an error or well: recorded, and complete.
-    void end(const std::shared_ptr<Operation>& operation, const std::exception_ptr& error);
+    void end(const std::shared_ptr<Operation>& operation, const std::exception_ptr& error) override;
+    void end_handed_over(const std::exception_ptr& failure) override { backends_->end(failure); }
+    void wait(Operation& operation, const Deadline& deadline) override { world_->wait(operation, deadline); }
+    void wait_for_handed_over(Operation& operation, const Deadline& deadline) override {
+        backends_->wait_for(operation, deadline);
+    }
+    void wait_until_issued(Operation& operation) override { backends_->wait_until_issued(operation); }
 
  private:
     explicit Group(std::shared_ptr<World> world, SubgroupSpec spec);
@@ -142,5 +147,14 @@ class Group : public std::enable_shared_from_this<Group> {
     std::atomic<int> shrinks_{0};
     std::atomic<std::uint32_t> windows_{0};
 };
+
+/// The group of an operation: every Member is one.
+inline Group& group_of(const Operation& operation) noexcept {
+    return static_cast<Group&>(*operation.group);
+}
+/// The group of all ranks of a world; null: it is gone.
+inline std::shared_ptr<Group> group_of_all(const World& world) {
+    return std::static_pointer_cast<Group>(world.groups().find(0));
+}
 
 }  // namespace tutti::detail

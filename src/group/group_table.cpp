@@ -1,7 +1,8 @@
 #include "group/group_table.hpp"
 
 #include "group/channel.hpp"
-#include "group/group.hpp"
+#include "group/member.hpp"
+#include "group/ranks.hpp"
 #include "transport/shm/arena.hpp"
 
 #include <tutti/error.hpp>
@@ -20,25 +21,25 @@ void check_numbers(std::uint64_t taken, std::uint32_t count) {
 
 }  // namespace
 
-void GroupTable::add(std::uint32_t index, const std::shared_ptr<Group>& group) {
+void GroupTable::add(std::uint32_t index, const std::shared_ptr<Member>& group) {
     const MutexLock lock(mutex_);
     std::erase_if(groups_, [](const auto& entry) { return entry.second.expired(); });
     groups_[index] = group;
 }
 
-std::shared_ptr<Group> GroupTable::find(std::uint32_t index) const {
+std::shared_ptr<Member> GroupTable::find(std::uint32_t index) const {
     const MutexLock lock(mutex_);
     const auto found = groups_.find(index);
     return found == groups_.end() ? nullptr : found->second.lock();
 }
 
-std::vector<std::shared_ptr<Group>> GroupTable::all() const {
-    std::vector<std::shared_ptr<Group>> alive;
+std::vector<std::shared_ptr<Member>> GroupTable::all() const {
+    std::vector<std::shared_ptr<Member>> alive;
     add_all(alive);
     return alive;
 }
 
-void GroupTable::add_all(std::vector<std::shared_ptr<Group>>& groups) const {
+void GroupTable::add_all(std::vector<std::shared_ptr<Member>>& groups) const {
     const MutexLock lock(mutex_);
     for (const auto& [index, group] : groups_) {
         if (auto held = group.lock()) groups.push_back(std::move(held));

@@ -22,7 +22,7 @@
 
 namespace tutti::detail {
 
-class Group;
+class Member;
 
 /// A group's share of its world's numbers and shared memory.
 struct GroupPlace {
@@ -36,11 +36,11 @@ class GroupTable final : public transport::Calls {
     /// The store of the world that has come together.
     void use(Store store) { store_ = std::move(store); }
 
-    void add(std::uint32_t index, const std::shared_ptr<Group>& group);
+    void add(std::uint32_t index, const std::shared_ptr<Member>& group);
     /// The group with that number, 0: of all ranks; null: this rank is not in it, or it is gone.
-    std::shared_ptr<Group> find(std::uint32_t index) const;
-    std::vector<std::shared_ptr<Group>> all() const;
-    void add_all(std::vector<std::shared_ptr<Group>>& groups) const;
+    std::shared_ptr<Member> find(std::uint32_t index) const;
+    std::vector<std::shared_ptr<Member>> all() const;
+    void add_all(std::vector<std::shared_ptr<Member>>& groups) const;
 
     /// Held from agreeing about new groups until they have their numbers: two threads that make groups at once get the
     /// same numbers on all ranks, or an error.
@@ -72,7 +72,7 @@ class GroupTable final : public transport::Calls {
     Store store_;
     std::mutex making_;
     mutable Mutex mutex_;
-    std::map<std::uint32_t, std::weak_ptr<Group>> groups_ TUTTI_GUARDED_BY(mutex_);
+    std::map<std::uint32_t, std::weak_ptr<Member>> groups_ TUTTI_GUARDED_BY(mutex_);
     std::uint32_t next_index_ TUTTI_GUARDED_BY(mutex_) = 1;  // 0: the group of all ranks
     std::uint64_t next_offset_ TUTTI_GUARDED_BY(mutex_) = 0;
     bool leaves_all_ TUTTI_GUARDED_BY(mutex_) = false;

@@ -1,8 +1,9 @@
 #include "group/mailboxes.hpp"
 
 #include "group/channel.hpp"
-#include "group/group.hpp"
 #include "group/group_table.hpp"
+#include "group/inquest.hpp"
+#include "group/member.hpp"
 #include "group/verdicts.hpp"
 
 #include <algorithm>

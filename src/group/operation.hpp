@@ -8,6 +8,7 @@
 #include "engine/slots.hpp"
 #include "group/completion.hpp"
 #include "group/faults.hpp"
+#include "group/member.hpp"
 #include "record/recorder.hpp"
 
 #include <tutti/backend.hpp>
@@ -25,7 +26,6 @@
 
 namespace tutti::detail {
 
-class Group;
 class Operation;
 
 /// Makes the operation as which a short call goes on, when it takes longer than a moment or is not short for other
@@ -121,7 +121,7 @@ class Operation : public Completion {
     DeviceArguments on_device;
     Deadline deadline = Deadline::never();
     std::chrono::milliseconds timeout{0};
-    std::shared_ptr<Group> group;
+    std::shared_ptr<Member> group;
     std::shared_ptr<const schedule::Schedule> schedule;      // chosen beforehand; empty: when it starts
     std::unique_ptr<const engine::QuantizedCall> quantized;  // instead of the request
     std::function<void()> when_awaited;  // of a call that a graph has captured and nobody issues: instead of waiting

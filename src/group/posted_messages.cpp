@@ -1,6 +1,7 @@
 #include "group/posted_messages.hpp"
 
-#include "group/group.hpp"
+#include "group/inquest.hpp"
+#include "group/member.hpp"
 #include "group/recording.hpp"
 #include "group/verdicts.hpp"
 
@@ -84,7 +85,7 @@ std::vector<std::shared_ptr<Operation>> PostedMessages::in_vain() const {
 bool PostedMessages::is_in_vain(const Operation& message) const {
     const transport::Transfer& transfer = message.transfer;
     if (transfer.done || transfer.peer < 0 || transfer.peer == verdicts_.rank()) return false;
-    return transfer.refused || verdicts_.gone(transfer.peer, message.group->backends().transport()).has_value();
+    return transfer.refused || verdicts_.gone(transfer.peer, message.group->transport()).has_value();
 }
 
 void PostedMessages::give_up(const std::shared_ptr<Operation>& send) {
@@ -98,7 +99,7 @@ void PostedMessages::give_up(const std::shared_ptr<Operation>& send) {
                                         std::move(context))));
 }
 
-std::vector<int> PostedMessages::awaited_receivers(const Group* group) {
+std::vector<int> PostedMessages::awaited_receivers(const Member* group) {
     std::vector<int> awaited;
     for (auto it = messages_.begin(); it != messages_.end();) {
         const std::shared_ptr<Operation> message = *it++;
@@ -122,7 +123,7 @@ std::vector<int> PostedMessages::awaited_receivers(const Group* group) {
 void PostedMessages::record_waits(Instant since, Instant now) const {
     for (const auto& message : messages_) {
         if (message->transfer.peer < 0) continue;
-        Group& group = *message->group;
+        Member& group = *message->group;
         const int peer = group.ranks().rank_of(message->transfer.peer);
         recording::waits(group.recorder(), *message, {&peer, 1}, since, now);
     }

@@ -2,7 +2,7 @@
 // groups, in the order of their issue; how they end when their bytes have gone or come, when their other side has left,
 // and when this rank leaves.
 //
-// Invariant: a message is in here from its post until Group::end() has heard of it, once.
+// Invariant: a message is in here from its post until Member::end() has heard of it, once.
 //
 // Threads: one at a time (the world's lock).
 #pragma once
@@ -53,7 +53,7 @@ class PostedMessages {
     void give_up(const std::shared_ptr<Operation>& send);
     /// While this rank leaves one group, or all (null): the ranks of the world that have yet to take the messages sent
     /// to them, or to finish sending a message that a receive has met. Other messages end here.
-    std::vector<int> awaited_receivers(const Group* group);
+    std::vector<int> awaited_receivers(const Member* group);
     /// The recorder learns for which ranks they have waited between these two looks.
     void record_waits(Instant since, Instant now) const;
 

@@ -72,6 +72,7 @@ struct RankInThread {
           mailbox(rank, two, 1, links, groups, &neighbours),
           all({}, rank, two),
           recorder("test", rank, two, &group::Fingerprint::describe) {
+        verdicts.attach(links, mailbox);
         flight.attach({.neighbours = &neighbours, .links = &links, .mailbox = &mailbox});
         collectives.emplace(parts());
     }

@@ -2,7 +2,7 @@
 
 #include "engine/slots-inl.hpp"
 #include "group/collectives.hpp"
-#include "group/world.hpp"
+#include "group/host_means.hpp"
 
 #include <tutti/error.hpp>
 

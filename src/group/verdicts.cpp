@@ -1,8 +1,9 @@
 #include "group/verdicts.hpp"
 
 #include "core/socket.hpp"
-#include "group/flight.hpp"
-#include "group/group.hpp"
+#include "group/foreign_transport.hpp"
+#include "group/group_table.hpp"
+#include "group/member.hpp"
 #include "rendezvous/failure_report.hpp"
 
 #include <fmt/format.h>
@@ -34,11 +35,10 @@ void Verdicts::tell(const Verdict& verdict, bool here) {
 }
 
 std::optional<Verdict> Verdicts::gone(int peer, ForeignTransport* transport) const {
-    const transport::Mailbox& mailbox = transport != nullptr ? transport->mailbox() : flight_.mailboxes().own();
+    const transport::Mailbox& mailbox = transport != nullptr ? transport->mailbox() : *mailbox_;
     const auto is_connected = [&] {  // or may have connected before it left
         if (transport != nullptr) return transport->is_connected(peer);
-        transport::Links& links = flight_.links();
-        return links.is_connected(peer) || !health_.has_said_goodbye(peer) || !links.has_taken_all(peer);
+        return links_->is_connected(peer) || !health_.has_said_goodbye(peer) || !links_->has_taken_all(peer);
     };
     return health_.gone(peer, mailbox.end_of(peer), mailbox.is_over(peer) || !is_connected(), Clock::now());
 }
@@ -46,20 +46,20 @@ std::optional<Verdict> Verdicts::gone(int peer, ForeignTransport* transport) con
 std::vector<int> Verdicts::departed() const {
     std::vector<int> ranks;
     for (int rank = 0; rank < size_; ++rank) {
-        const transport::StreamEnd* end = flight_.mailboxes().own().end_of(rank);
+        const transport::StreamEnd* end = mailbox_->end_of(rank);
         if (health_.has_said_goodbye(rank) || (end != nullptr && end->broken.empty())) ranks.push_back(rank);
     }
     return ranks;
 }
 
 void Verdicts::fail(const std::exception_ptr& error) {
-    if (membership_ != nullptr && !flight_.failing())  // else this rank has yet to join
+    if (membership_ != nullptr && !in_flight_.failing())  // else this rank has yet to join
         rendezvous::report_failure(error, rank_, size_, membership_->cards());
-    flight_.fail(error);
+    in_flight_.fail(error);
 }
 
 bool Verdicts::failing() const {
-    return flight_.failing();
+    return in_flight_.failing();
 }
 
 void Verdicts::tell_of_failed_join(const std::exception& error) {
@@ -90,11 +90,11 @@ void Verdicts::fail_as_told(ErrorContext context) {
 
 void Verdicts::apply() {
     const Verdict verdict = health_.take_news();
-    if (flight_.failure()) return;
+    if (in_flight_.failure()) return;
     std::string title = fmt::format("group \"{}\" ({} ranks)", group_, size_);
     ErrorContext context;
     // This rank's operation in flight, in the group of that operation.
-    if (const auto [disturbed, inquest] = flight_.any(); disturbed) {
+    if (const auto [disturbed, inquest] = in_flight_.any(); disturbed) {
         title = inquest->title_of(*disturbed);
         context = inquest->context_of(*disturbed);
     }
@@ -134,12 +134,10 @@ void Verdicts::fail_everywhere(const std::string& reason) {
 
 void Verdicts::abort(const std::string& reason) {
     membership_->flood({VerdictKind::aborted, rank_, reason});
-    {
-        const Flight::Guard guard(flight_);
-        fail(std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was aborted: {}", group_, reason),
-                                             {.group = group_, .rank = rank_, .peer = rank_})));
-    }
-    for (const auto& group : groups_.all()) group->backends().end(flight_.failure());
+    const auto error = std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was aborted: {}", group_, reason),
+                                                       {.group = group_, .rank = rank_, .peer = rank_}));
+    in_flight_.with_lock([&] { fail(error); });
+    for (const auto& group : groups_.all()) group->end_handed_over(in_flight_.failure());
 }
 
 bool Verdicts::is_deaf(int rank) const {

@@ -4,9 +4,12 @@
 // Threads: any; functions that fail the world need its lock.
 #pragma once
 
+#include "group/failable.hpp"
 #include "group/health.hpp"
 #include "group/inquest.hpp"
 #include "rendezvous/membership.hpp"
+#include "transport/links.hpp"
+#include "transport/mailbox.hpp"
 
 #include <tutti/error.hpp>
 
@@ -17,22 +20,27 @@
 
 namespace tutti::detail {
 
-class Flight;
 class ForeignTransport;
 class GroupTable;
 
 class Verdicts final : public Court {
  public:
-    /// All must outlive it; `membership` and the Ways of `flight` exist before any call.
-    Verdicts(int rank, int size, std::string group, GroupTable& groups, Flight& flight,
+    /// All must outlive it; `membership` exists before any call.
+    Verdicts(int rank, int size, std::string group, GroupTable& groups, Failable& in_flight,
              const std::unique_ptr<rendezvous::Membership>& membership)
         : rank_(rank),
           size_(size),
           group_(std::move(group)),
           groups_(groups),
-          flight_(flight),
+          in_flight_(in_flight),
           membership_(membership),
           health_(rank) {}
+
+    /// The ways to the other ranks, before anything is in flight. They must outlive this.
+    void attach(transport::Links& links, const transport::Mailbox& mailbox) noexcept {
+        links_ = &links;
+        mailbox_ = &mailbox;
+    }
 
     int rank() const noexcept { return rank_; }
     Health& health() noexcept { return health_; }
@@ -77,7 +85,9 @@ class Verdicts final : public Court {
     const int rank_, size_;
     const std::string group_;
     GroupTable& groups_;
-    Flight& flight_;
+    Failable& in_flight_;
+    transport::Links* links_ = nullptr;
+    const transport::Mailbox* mailbox_ = nullptr;
     const std::unique_ptr<rendezvous::Membership>& membership_;
     Health health_;
 };

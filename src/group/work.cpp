@@ -87,7 +87,7 @@ detail::Operation& Work::checked(const char* method) const {
 
 bool Work::is_completed() const {
     detail::Operation& operation = checked("is_completed");
-    if (!operation.issued()) operation.group->world().drive_for(operation, detail::World::Driving::one_turn);
+    if (!operation.issued()) detail::group_of(operation).world().drive_for(operation, detail::World::Driving::one_turn);
     return operation.issued();
 }
 
@@ -98,10 +98,11 @@ bool Work::wait(std::chrono::milliseconds timeout) {
     }
     detail::Operation& operation = checked("wait");
     if (operation.device.type != Device::Type::cpu && timeout.count() == 0) {
-        operation.group->backends().wait_until_issued(operation);
+        operation.group->wait_until_issued(operation);
         operation.make_wait(current_stream(operation.device.type));
     } else if (!operation.done()) {
-        operation.group->world().wait(operation, timeout.count() > 0 ? Deadline::after(timeout) : Deadline::never());
+        detail::group_of(operation).world().wait(operation,
+                                                 timeout.count() > 0 ? Deadline::after(timeout) : Deadline::never());
     }
     if (const auto error = operation.error()) std::rethrow_exception(error);
     return true;
@@ -135,7 +136,7 @@ namespace {
 
 // A thread that waits for a future makes no progress.
 void drive_for_future(detail::Operation& operation) {
-    if (!operation.done()) operation.group->world().drive_for(operation, detail::World::Driving::to_the_end);
+    if (!operation.done()) detail::group_of(operation).world().drive_for(operation, detail::World::Driving::to_the_end);
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include "core/this_host.hpp"
 #include "core/thread.hpp"
 #include "group/fingerprint.hpp"
-#include "group/group.hpp"
 #include "group/worlds.hpp"
 #include "object/codec.hpp"
 #include "rendezvous/failure_report.hpp"
@@ -162,6 +161,14 @@ World::World(const ProcessGroupOptions& options, rendezvous::Attempt& attempt, s
       sharing_(options.rank, options.world_size, options.name,
                options.transport != TransportKind::automatic ? options.transport : settings::transport(),
                verdicts_.health()),
+      departure_({.rank = setup_.rank,
+                  .world = setup_.name,
+                  .timeout = setup_.timeout,
+                  .flight = flight_,
+                  .driver = driver_,
+                  .groups = groups_,
+                  .verdicts = verdicts_,
+                  .membership = membership_}),
       driver_(options.name, settings::progress_nice()) {
     try {
         meet_the_others(options, attempt, joining, terms);
@@ -300,6 +307,7 @@ void World::make_links(settings::TcpChecksum checksum) {
         *neighbours_, *dialer_);
     mailbox_ = std::make_unique<transport::Mailbox>(rank(), size(), membership_->world_id(), *links_, groups_,
                                                     neighbours_.get());
+    verdicts_.attach(*links_, *mailbox_);
     flight_.attach({.neighbours = neighbours_.get(),
                     .links = links_.get(),
                     .mailbox = mailbox_.get(),
@@ -352,7 +360,7 @@ void World::drive_for(Operation& operation, Driving driving) {
 
 void World::wait(Operation& operation, const Deadline& deadline) {
     if (inherited_ && !operation.done()) std::rethrow_exception(flight_.failure());
-    if (operation.handed_over.request) return operation.group->backends().wait_for(operation, deadline);
+    if (operation.handed_over.request) return operation.group->wait_for_handed_over(operation, deadline);
     const auto waited = driver_.wait([&] { return operation.done(); }, deadline, operation.deadline);
     if (waited == Driver::Waited::expired) {
         const std::lock_guard lock(flight_.mutex());
@@ -370,7 +378,7 @@ void World::wait(Operation& operation, const Deadline& deadline) {
 void World::wait_for_call(Operation& operation) {
     try {
         if (operation.device.type != Device::Type::cpu) {
-            operation.group->backends().wait_until_issued(operation);
+            operation.group->wait_until_issued(operation);
             operation.make_wait(operation.stream);
         } else {
             wait(operation, Deadline::never());

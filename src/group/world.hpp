@@ -16,11 +16,11 @@
 #include "algorithm/plan.hpp"
 #include "core/settings.hpp"
 #include "group/channel.hpp"
-#include "group/cpu_balancer.hpp"
 #include "group/departure.hpp"
 #include "group/driver.hpp"
 #include "group/flight.hpp"
 #include "group/group_table.hpp"
+#include "group/host_means.hpp"
 #include "group/host_sharing.hpp"
 #include "group/operation.hpp"
 #include "group/verdicts.hpp"
@@ -44,14 +44,6 @@ struct WorldSetup {
     std::chrono::milliseconds timeout{0};  ///< of groups that are given none
     Determinism determinism = Determinism::fast;
     std::string listen_host;
-};
-
-/// The measurements and decisions of a rank about its host while it works, for all groups.
-struct HostMeans {
-    HugePages huge_pages;
-    transport::StagingCopy staging_copy, small_copy;  ///< of tiles; of short collectives and messages
-    std::optional<CpuBalancer> cpu_balancer;  ///< of ranks that share CPUs, unless TUTTI_WAIT says how they wait
-    std::unique_ptr<Faults> faults;           ///< the faults that TUTTI_FAULTS asks for on this rank; mostly null
 };
 
 class World final : public std::enable_shared_from_this<World> {
@@ -136,7 +128,7 @@ class World final : public std::enable_shared_from_this<World> {
     std::unique_ptr<transport::Neighbours> neighbours_;
     std::unique_ptr<transport::Links> links_;
     std::unique_ptr<transport::Mailbox> mailbox_;
-    Departure departure_{*this, membership_};
+    Departure departure_;
     bool inherited_ = false;
     std::exception_ptr if_inherited_;
     Driver driver_;  // last: its thread uses all the rest

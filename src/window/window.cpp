@@ -173,7 +173,7 @@ Access signalled(const char* name, WindowState& state, const ConstTensorView& so
 }
 
 void wait_for(const std::shared_ptr<Operation>& operation) {
-    if (operation) operation->group->world().wait_for_call(*operation);
+    if (operation) detail::group_of(*operation).world().wait_for_call(*operation);
 }
 
 void flush_all(const char* name, const WindowState& state, const Deadline& deadline) {

@@ -1,0 +1,15 @@
+// An operation of a group as another library sees it.
+#pragma once
+
+#include "group/operation.hpp"
+#include "group/ranks.hpp"
+
+#include <tutti/backend.hpp>
+#include <tutti/process_group.hpp>
+
+namespace tutti::detail {
+
+/// `ranks`, `determinism`: those of its group.
+BackendRequest request_of(const Operation& operation, const Ranks& ranks, Determinism determinism);
+
+}  // namespace tutti::detail
