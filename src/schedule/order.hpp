@@ -1,8 +1,11 @@
 // The checks of a schedule that need no run: whether the order of its steps rules out that two of them meet.
 #pragma once
 
-#include "schedule/prove.hpp"
+#include "schedule/budget.hpp"
+#include "schedule/contract.hpp"
+#include "schedule/schedule.hpp"
 
+#include <cstddef>
 #include <string>
 #include <vector>
 

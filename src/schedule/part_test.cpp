@@ -1,6 +1,7 @@
 // Parts: lines "use" become steps of the ranks, and what is wrong with them is said with its line.
 #include "schedule/part.hpp"
 
+#include "schedule/prove.hpp"
 #include "schedule/text.hpp"
 
 #include <tutti/error.hpp>

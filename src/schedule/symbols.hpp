@@ -1,7 +1,8 @@
 // The prover's symbols, and the promises of the collectives in terms of them.
 #pragma once
 
-#include "schedule/prove.hpp"
+#include "schedule/contract.hpp"
+#include "schedule/schedule.hpp"
 
 #include <cstdint>
 #include <optional>

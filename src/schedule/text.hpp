@@ -17,7 +17,7 @@
 // edges. input[2:4] are the elements 2 and 3. docs/guides/write-a-schedule.md has all lines.
 #pragma once
 
-#include "schedule/prove.hpp"
+#include "schedule/contract.hpp"
 #include "schedule/schedule.hpp"
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 #include "schedule/text.hpp"
 
 #include "schedule/builder.hpp"
+#include "schedule/prove.hpp"
 
 #include <tutti/error.hpp>
 

@@ -10,7 +10,7 @@
 #include "engine/execution.hpp"
 #include "group/channel.hpp"
 #include "group/health.hpp"
-#include "schedule/prove.hpp"
+#include "schedule/contract.hpp"
 #include "simulation/network.hpp"
 
 #include <cstdint>

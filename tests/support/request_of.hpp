@@ -2,7 +2,7 @@
 #pragma once
 
 #include "algorithm/plan.hpp"
-#include "schedule/prove.hpp"
+#include "schedule/contract.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -3,7 +3,9 @@
 // The prover takes a function for what the step says: what it makes stands for its only source, or for the combination
 // of its sources. What it loses counts as a rounding of its own. In another type than the call's its values are codes,
 // which only further calls understand; all else may move them.
+#include "schedule/contract.hpp"
 #include "schedule/steps/kind.hpp"
+#include "schedule/steps/line.hpp"
 #include "schedule/steps/proof.hpp"
 #include "schedule/steps/writer.hpp"
 

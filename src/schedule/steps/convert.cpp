@@ -1,5 +1,6 @@
 // Values in another type: convert.
 #include "schedule/steps/kind.hpp"
+#include "schedule/steps/line.hpp"
 #include "schedule/steps/proof.hpp"
 #include "schedule/steps/writer.hpp"
 

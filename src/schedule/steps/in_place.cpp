@@ -1,6 +1,7 @@
 // The beginning and the end of a schedule in place: meet, settle. Between them stand the steps of one_sided.cpp and
 // signal.cpp, and read_combine (read.cpp).
 #include "schedule/steps/kind.hpp"
+#include "schedule/steps/line.hpp"
 #include "schedule/steps/proof.hpp"
 #include "schedule/steps/writer.hpp"
 

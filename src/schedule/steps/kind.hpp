@@ -7,7 +7,6 @@
 
 #include "schedule/builder.hpp"
 #include "schedule/schedule.hpp"
-#include "schedule/steps/line.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +16,8 @@
 
 namespace tutti::schedule {
 
+struct Contract;
+class Line;
 class Proof;
 class Uses;
 class Writer;

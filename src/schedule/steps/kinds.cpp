@@ -1,5 +1,6 @@
 // The table of the kinds, and what several of them say alike.
 #include "schedule/steps/kind.hpp"
+#include "schedule/steps/line.hpp"
 
 #include <fmt/format.h>
 

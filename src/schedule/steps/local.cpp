@@ -1,5 +1,6 @@
 // Steps inside one rank: copy, combine.
 #include "schedule/steps/kind.hpp"
+#include "schedule/steps/line.hpp"
 #include "schedule/steps/proof.hpp"
 #include "schedule/steps/writer.hpp"
 

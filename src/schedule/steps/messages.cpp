@@ -1,5 +1,6 @@
 // Steps that are one side of a message: send, receive, receive_combine. A message of no elements is a signal.
 #include "schedule/steps/kind.hpp"
+#include "schedule/steps/line.hpp"
 #include "schedule/steps/proof.hpp"
 #include "schedule/steps/writer.hpp"
 

@@ -1,6 +1,7 @@
 // Steps of a schedule in place that reach into another rank's buffers, without that rank's help: get, put. They wait
 // for nothing, so signal and wait (signal.cpp) have to say when the other rank's elements are there, or free.
 #include "schedule/steps/kind.hpp"
+#include "schedule/steps/line.hpp"
 #include "schedule/steps/proof.hpp"
 #include "schedule/steps/writer.hpp"
 

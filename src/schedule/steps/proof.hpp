@@ -2,7 +2,9 @@
 // it. prove() drives it. A fault is noted and the run goes on, so that one mistake shows all its traces.
 #pragma once
 
-#include "schedule/prove.hpp"
+#include "schedule/budget.hpp"
+#include "schedule/contract.hpp"
+#include "schedule/schedule.hpp"
 #include "schedule/steps/kind.hpp"
 #include "schedule/symbols.hpp"
 

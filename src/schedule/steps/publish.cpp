@@ -1,5 +1,6 @@
 // Steps of a rank with its own part of the staging area: publish, release.
 #include "schedule/steps/kind.hpp"
+#include "schedule/steps/line.hpp"
 #include "schedule/steps/proof.hpp"
 #include "schedule/steps/writer.hpp"
 

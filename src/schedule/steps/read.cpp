@@ -1,6 +1,7 @@
 // Steps that take other ranks' values from the staging area: read, read_combine. In place read_combine takes them from
 // the ranks' buffers.
 #include "schedule/steps/kind.hpp"
+#include "schedule/steps/line.hpp"
 #include "schedule/steps/proof.hpp"
 #include "schedule/steps/writer.hpp"
 

@@ -1,6 +1,7 @@
 // Steps of a schedule in place that order two ranks: signal, wait. A rank's signals are numbered from 1 on; number k is
 // the release of round k, since `meet` has round 0.
 #include "schedule/steps/kind.hpp"
+#include "schedule/steps/line.hpp"
 #include "schedule/steps/proof.hpp"
 #include "schedule/steps/writer.hpp"
 

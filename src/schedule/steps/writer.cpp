@@ -1,5 +1,7 @@
 #include "schedule/steps/writer.hpp"
 
+#include "schedule/steps/kind.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>

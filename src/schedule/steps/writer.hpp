@@ -1,7 +1,7 @@
 // Writer: the steps of one rank as lines of text, which are calls of the Builder; it keeps count of the rounds.
 #pragma once
 
-#include "schedule/steps/kind.hpp"
+#include "schedule/schedule.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +11,8 @@
 #include <vector>
 
 namespace tutti::schedule {
+
+struct At;
 
 class Writer {
  public:
