@@ -7,7 +7,7 @@
 // (1995); Thakur, Rabenseifner, Gropp (2005).
 #pragma once
 
-#include "algorithm/plan.hpp"
+#include "algorithm/request.hpp"
 
 #include <cstdint>
 #include <optional>

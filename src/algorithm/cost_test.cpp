@@ -2,6 +2,7 @@
 #include "algorithm/cost.hpp"
 
 #include "algorithm/explain.hpp"
+#include "algorithm/plan.hpp"
 #include "algorithm/select.hpp"
 #include "algorithm/walk.hpp"
 

@@ -1,5 +1,6 @@
 #include "algorithm/explain.hpp"
 
+#include "algorithm/plan.hpp"
 #include "algorithm/slots.hpp"
 #include "algorithm/user_schedule.hpp"
 #include "algorithm/walk.hpp"

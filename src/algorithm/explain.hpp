@@ -1,7 +1,7 @@
 // explain(): a schedule in words, for people: the choice, its reason, the steps and their cost.
 #pragma once
 
-#include "algorithm/plan.hpp"
+#include "algorithm/request.hpp"
 #include "schedule/text.hpp"
 
 #include <string>

@@ -4,7 +4,7 @@
 // that larger collectives are composed from smaller ones. `me` and roots are positions in the list.
 #pragma once
 
-#include "algorithm/plan.hpp"
+#include "algorithm/request.hpp"
 #include "schedule/builder.hpp"
 
 #include <array>

@@ -6,7 +6,6 @@
 #include "algorithm/plan.hpp"
 
 #include "algorithm/cost.hpp"
-#include "algorithm/select.hpp"
 #include "algorithm/slots.hpp"
 #include "algorithm/table.hpp"
 #include "algorithm/user_schedule.hpp"
@@ -225,27 +224,6 @@ std::vector<std::string> applicable(const Layout& layout, const Request& request
         names.emplace_back(a.name);
     }
     return names;
-}
-
-std::vector<std::string> algorithm_names(std::optional<Collective> collective) {
-    std::vector<std::string> names;
-    for (const Algorithm& a : algorithms()) {
-        if (collective && a.collective != *collective) continue;
-        if (std::ranges::find(names, a.name) == names.end()) names.emplace_back(a.name);
-    }
-    return names;
-}
-
-std::string describe_table(const std::vector<Rule>& rules) {
-    std::string text = table_line("collective", "algorithm", "up to bytes", "ranks", "why");
-    const auto add = [&](Collective collective, std::string_view name, std::uint64_t bytes, int ranks,
-                         std::string_view why) {
-        text += table_line(to_string(collective), name, bytes == any_size ? "any" : std::to_string(bytes),
-                           ranks == any_ranks ? "any" : std::to_string(ranks), why);
-    };
-    for (const Rule& r : rules) add(r.collective, r.algorithm, r.up_to_bytes, r.up_to_ranks, "TUTTI_TUNE says so");
-    for (const Algorithm& a : algorithms()) add(a.collective, a.name, a.preferred_bytes, a.preferred_ranks, a.reason);
-    return text;
 }
 
 }  // namespace tutti::algorithm

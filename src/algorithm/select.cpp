@@ -1,5 +1,7 @@
 #include "algorithm/select.hpp"
 
+#include "algorithm/plan.hpp"
+#include "algorithm/table.hpp"
 #include "core/suggestion.hpp"
 #include "core/text.hpp"
 
@@ -73,6 +75,18 @@ std::string table_line(std::string_view collective, std::string_view algorithm, 
     return fmt::format("{:<15} {:<19} {:>12} {:>7}  {}\n", collective, algorithm, bytes, ranks, why);
 }
 
+std::string describe_table(const std::vector<Rule>& rules) {
+    std::string text = table_line("collective", "algorithm", "up to bytes", "ranks", "why");
+    const auto add = [&](Collective collective, std::string_view name, std::uint64_t bytes, int ranks,
+                         std::string_view why) {
+        text += table_line(to_string(collective), name, bytes == any_size ? "any" : std::to_string(bytes),
+                           ranks == any_ranks ? "any" : std::to_string(ranks), why);
+    };
+    for (const Rule& r : rules) add(r.collective, r.algorithm, r.up_to_bytes, r.up_to_ranks, "TUTTI_TUNE says so");
+    for (const Algorithm& a : algorithms()) add(a.collective, a.name, a.preferred_bytes, a.preferred_ranks, a.reason);
+    return text;
+}
+
 std::string describe_choices(const Layout& layout) {
     std::string text = table_line("collective", "algorithm", "up to bytes", "ranks", "why");
     const std::string ranks = std::to_string(layout.size());
@@ -91,6 +105,15 @@ std::string describe_choices(const Layout& layout) {
         text += table_line(to_string(collective), last->algorithm, "any", ranks, last->reason);
     }
     return text;
+}
+
+std::vector<std::string> algorithm_names(std::optional<Collective> collective) {
+    std::vector<std::string> names;
+    for (const Algorithm& a : algorithms()) {
+        if (collective && a.collective != *collective) continue;
+        if (std::ranges::find(names, a.name) == names.end()) names.emplace_back(a.name);
+    }
+    return names;
 }
 
 std::optional<std::string> parse_override(std::string_view text, Collective collective) {

@@ -1,7 +1,7 @@
 // The table that chooses an algorithm: as text, with the rules that people put before it.
 #pragma once
 
-#include "algorithm/plan.hpp"
+#include "algorithm/request.hpp"
 #include "algorithm/tuning.hpp"
 #include "schedule/schedule.hpp"
 
@@ -15,11 +15,6 @@ namespace tutti::algorithm {
 /// The value of TUTTI_ALGORITHM ("ring" or "all_reduce=ring,broadcast=^chain") for one collective; nullopt if it does
 /// not name one. Throws InvalidArgument that lists the names for an unknown one.
 std::optional<std::string> parse_override(std::string_view text, Collective collective);
-
-/// Whether a name excludes an algorithm: "^ring".
-inline bool is_exclusion(std::string_view name) {
-    return name.starts_with('^');
-}
 
 /// "all_reduce=ring", or "all_reduce:64K=ring" for up to 64 KB (of the buffer, or of the largest block). `where` names
 /// the source in messages. Throws InvalidArgument that names it, the rule and the expected form.

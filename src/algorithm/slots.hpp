@@ -2,7 +2,7 @@
 // exists as a request to plan.
 #pragma once
 
-#include "algorithm/plan.hpp"
+#include "algorithm/request.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "algorithm/generators.hpp"
-#include "algorithm/plan.hpp"
+#include "algorithm/request.hpp"
 
 #include <algorithm>
 #include <cstdint>

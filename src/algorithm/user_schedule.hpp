@@ -6,7 +6,7 @@
 // host. They do not use the staging area: it has slots of some size, and a text knows none. A value; threads: any.
 #pragma once
 
-#include "algorithm/plan.hpp"
+#include "algorithm/request.hpp"
 #include "schedule/budget.hpp"
 #include "schedule/text.hpp"
 

@@ -2,6 +2,7 @@
 #include "algorithm/user_schedule.hpp"
 
 #include "algorithm/explain.hpp"
+#include "algorithm/plan.hpp"
 #include "algorithm/select.hpp"
 #include "algorithm/slots.hpp"
 #include "schedule/prove.hpp"

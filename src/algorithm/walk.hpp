@@ -4,7 +4,7 @@
 // Pure functions.
 #pragma once
 
-#include "algorithm/plan.hpp"
+#include "algorithm/request.hpp"
 
 #include <cstdint>
 #include <vector>

@@ -1,4 +1,5 @@
 // The predicted time of a collective of a group, by the numbers that its ranks agreed on when they met.
+#include "algorithm/plan.hpp"
 #include "api/arguments.hpp"
 #include "core/suggestion.hpp"
 

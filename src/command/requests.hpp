@@ -2,7 +2,7 @@
 // --regret.
 #pragma once
 
-#include "algorithm/plan.hpp"
+#include "algorithm/request.hpp"
 
 #include <tutti/dtype.hpp>
 

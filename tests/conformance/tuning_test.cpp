@@ -1,6 +1,7 @@
 // What chooses algorithms is the same on all ranks, and is left out where results must not depend on measurements.
 #include "conformance/world.hpp"
 
+#include "algorithm/plan.hpp"
 #include "group/group.hpp"
 #include "tune/cache.hpp"
 

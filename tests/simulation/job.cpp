@@ -1,5 +1,6 @@
 #include "simulation/job.hpp"
 
+#include "algorithm/plan.hpp"
 #include "schedule/symbols.hpp"
 #include "support/request_of.hpp"
 #include "support/symbol_numbers.hpp"

@@ -6,7 +6,7 @@
 // Threads: one.
 #pragma once
 
-#include "algorithm/plan.hpp"
+#include "algorithm/request.hpp"
 #include "engine/execution.hpp"
 #include "group/channel.hpp"
 #include "group/health.hpp"

@@ -1,7 +1,7 @@
 // The request of one rank, of a collective that the prover describes for all ranks. Elements are of 64 bits.
 #pragma once
 
-#include "algorithm/plan.hpp"
+#include "algorithm/request.hpp"
 #include "schedule/contract.hpp"
 
 #include <algorithm>

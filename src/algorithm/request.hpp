@@ -1,0 +1,71 @@
+// What a plan is made from: the layout of a group's ranks, and the call of one of them. Values.
+#pragma once
+
+#include "algorithm/tuning.hpp"
+#include "schedule/schedule.hpp"
+
+#include <tutti/dtype.hpp>
+#include <tutti/reduce_op.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti::algorithm {
+
+/// The layout of the ranks, and the capabilities of the transports. Equal on all ranks of a group.
+struct Layout {
+    std::vector<int> host_of;               ///< host index of each rank, 0 … hosts-1; size() is the number of ranks
+    bool shared_memory = false;             ///< ranks of one host share a staging area
+    std::uint64_t slot_bytes = 0;           ///< size of one slot of a rank's staging area
+    std::uint32_t slots = 0;                ///< slots a rank owns: a multiple of four
+    std::uint64_t segment_bytes = 1 << 20;  ///< how long a message may be before it is cut in pieces to overlap steps
+    int machines = 1;                       ///< that the ranks run on, over whichever transport
+    bool pulls = false;                     ///< ranks of one host read each other's memory for longer messages
+    Tuning tuning;
+    int size() const { return static_cast<int>(host_of.size()); }
+    bool one_host() const { return std::ranges::adjacent_find(host_of, std::ranges::not_equal_to{}) == host_of.end(); }
+};
+
+/// The call of one rank. Counts are in elements of `element_bytes`.
+struct Request {
+    Collective collective = Collective::barrier;
+    Rank rank = 0;
+    Rank root = 0;  ///< broadcast, reduce, gather, scatter
+    std::uint64_t element_bytes = 1;
+    std::optional<DType> dtype{};  ///< where it is known: users' schedules may be for one type
+    std::uint64_t count = 0;       ///< where buffers are whole (CollectiveTraits::Extent)
+    /// Where there are blocks: elements of each rank's, equal on all ranks. They lie one after the other, in rank
+    /// order, in the buffer that holds them all.
+    std::vector<std::uint64_t> counts;
+    /// all_to_all: the blocks to and from each rank; they may lie anywhere (offsets) in input and output.
+    std::vector<std::uint64_t> send_counts, send_offsets, receive_counts, receive_offsets;
+    /// all_to_all: elements of the largest block that any rank sends, where all ranks know it.
+    std::optional<std::uint64_t> largest_count;
+    bool even = false;             ///< all_to_all: all ranks know that every block has `largest_count` elements
+    bool in_place = false;         ///< all_reduce, reduce on the root: `output` holds the input
+    bool single_rounding = false;  ///< combine each element in one step (low-precision types need it)
+    bool rank_order = false;       ///< combine strictly in the order of ranks 0, 1, … (layout_invariant)
+    /// The group has symmetric memory, so buffers may lie there: the formulas, which are about ordinary memory, do not
+    /// choose.
+    bool symmetric = false;
+    bool staged = false;     ///< nothing in place: the plan for ranks that do not reach each other's buffers
+    bool scheduled = false;  ///< not in slots: some rank's part does not fit, or the plan is for that case
+    /// Use this one; InvalidArgument if it does not exist or does not apply. "^ring": any but this one.
+    std::optional<std::string> algorithm;
+    std::optional<ReduceOp::Kind> op{};  ///< where it is known (premul_sum is a sum): users' schedules may be for one
+    bool operator==(const Request&) const = default;
+};
+// Buffers: broadcast uses `output` on every rank. reduce, gather: `output` only on the root (reduce leaves the
+// others' input unchanged). scatter: `input` only on the root. barrier: none.
+
+/// Whether a name of Request::algorithm excludes one: "^ring".
+inline bool is_exclusion(std::string_view name) {
+    return name.starts_with('^');
+}
+
+}  // namespace tutti::algorithm
