@@ -1,9 +1,9 @@
 #include "backend/registry.hpp"
 
 #include "backend/libraries.hpp"
-#include "core/env.hpp"
 #include "core/log.hpp"
 #include "core/suggestion.hpp"
+#include "core/text.hpp"
 
 #include <tutti/error.hpp>
 
@@ -131,7 +131,7 @@ std::string one_that_serves(Device device, const char* operation) {
 
 // In lower case.
 std::string checked_name(const char* function, std::string_view name) {
-    std::string lower = env::lower(std::string(name));
+    std::string lower = in_lower_case(std::string(name));
     if (!is_word(lower) || lower == "undefined") {
         throw InvalidArgument(fmt::format("{}: name \"{}\": expected letters, digits, '-' and '_'", function, name));
     }
@@ -156,7 +156,7 @@ Devices parse(const std::string& text, const std::optional<Device>& device, cons
                 fmt::format("{}: backend \"{}\" names device {} twice: expected once", operation, text, name_of(type)));
         }
     };
-    const std::string lower = env::lower(text);
+    const std::string lower = in_lower_case(text);
     if (lower.find(':') == std::string::npos) {
         if (lower.empty()) {
             add(Device::Type::cpu, native);
@@ -219,7 +219,7 @@ const Backend Backend::MPI{Known{}, "mpi"};
 const Backend Backend::XCCL{Known{}, "xccl"};
 const Backend Backend::UNDEFINED{Known{}, "undefined"};
 
-Backend::Backend(std::string_view name) : name_(backend::canonical(env::lower(std::string(name)))) {
+Backend::Backend(std::string_view name) : name_(backend::canonical(in_lower_case(std::string(name)))) {
     if (std::ranges::find(backend::known_words, name_) != backend::known_words.end()) return;
     if (backend::is_word(name_) && Registry::instance().find(name_)) return;
     throw InvalidArgument(fmt::format("Backend: \"{}\": expected one of {}, or a registered name{}", name,
@@ -242,7 +242,7 @@ void Backend::register_backend(std::string_view name, Plain func, const std::vec
 }
 
 Backend Backend::attribute(std::string_view name) {
-    const std::string lower = env::lower(std::string(name));
+    const std::string lower = in_lower_case(std::string(name));
     const auto upper = std::ranges::any_of(name, [](unsigned char c) { return std::islower(c) != 0; });
     if (upper) {
         throw InvalidArgument(fmt::format("Backend.attribute: \"{}\": expected the name in upper case, as GLOO", name));
@@ -255,7 +255,7 @@ std::vector<std::string> Backend::available() {
 }
 
 bool is_backend_available(std::string_view name) {
-    const std::string wanted = backend::canonical(env::lower(std::string(name)));
+    const std::string wanted = backend::canonical(in_lower_case(std::string(name)));
     if (wanted == backend::native) return true;
     try {
         return backend::is_word(wanted) && Registry::instance().find(wanted) && backend::trouble_of(wanted).empty();

@@ -1,5 +1,6 @@
 // The collectives, in both forms. The functions are made from the table (tutti/collectives.def); the macros say how C
 // passes what the table names: a function's tensors and its options.
+#include "capi/common.hpp"
 #include "capi/failure.hpp"
 #include "capi/handles.hpp"
 

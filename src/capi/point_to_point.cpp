@@ -1,4 +1,5 @@
 // send, recv, isend, irecv.
+#include "capi/common.hpp"
 #include "capi/failure.hpp"
 #include "capi/handles.hpp"
 

@@ -4,7 +4,7 @@
 // Threads: any.
 #pragma once
 
-#include "cli/checkup.hpp"
+#include "cli/finding.hpp"
 
 #include <vector>
 

@@ -3,6 +3,7 @@
 #include "core/env.hpp"
 #include "core/log.hpp"
 #include "core/suggestion.hpp"
+#include "core/text.hpp"
 
 #include <tutti/debug.hpp>
 #include <tutti/error.hpp>
@@ -27,7 +28,7 @@ DebugLevel from_environment(Bad bad) {
     for (const char* variable : {"TUTTI_DISTRIBUTED_DEBUG", "TORCH_DISTRIBUTED_DEBUG"}) {
         const auto text = env::get(variable);
         if (!text) continue;
-        const std::string level = env::lower(*text);
+        const std::string level = in_lower_case(*text);
         if (level == "off") return DebugLevel::off;
         if (level == "info") return DebugLevel::info;
         if (level == "detail") return DebugLevel::detail;

@@ -98,11 +98,6 @@ std::string after_the_prefix(std::string_view name) {
 
 }  // namespace
 
-std::string lower(std::string text) {
-    for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-    return text;
-}
-
 std::span<const Variable> known_variables() {
     return table;
 }
@@ -130,7 +125,7 @@ bool get_bool(std::string_view name, bool fallback) {
 }
 
 bool truth(std::string_view name, const std::string& text) {
-    const std::string value = lower(text);
+    const std::string value = in_lower_case(text);
     if (value == "1" || value == "true" || value == "yes" || value == "on") return true;
     if (value == "0" || value == "false" || value == "no" || value == "off") return false;
     throw InvalidArgument(fmt::format("environment variable {}={}: expected 1 or 0{}", name, text,

@@ -29,9 +29,6 @@ bool get_bool(std::string_view name, bool fallback);
 /// The same of a text that is the value of variable `name`.
 bool truth(std::string_view name, const std::string& text);
 
-/// ASCII letters in lower case, independent of the locale.
-std::string lower(std::string text);
-
 /// One sentence for each TUTTI_* variable in `environment` (NAME=value strings) that is not in the table,
 /// with the nearest known name.
 std::vector<std::string> unknown_variables(std::span<const char* const> environment);

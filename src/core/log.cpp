@@ -2,6 +2,7 @@
 
 #include "core/env.hpp"
 #include "core/suggestion.hpp"
+#include "core/text.hpp"
 
 #include <fmt/format.h>
 #include <spdlog/pattern_formatter.h>
@@ -33,7 +34,7 @@ Level initial_level() {
         const auto text = env::get(variable);
         if (!text) continue;
         for (const auto& [name, level] : names) {
-            if (env::lower(*text) == name) return level;
+            if (in_lower_case(*text) == name) return level;
         }
         if (std::string_view(variable).starts_with("TUTTI_"))
             write(Level::warning, __FILE__, __LINE__,

@@ -1,6 +1,6 @@
 #include "core/suggestion.hpp"
 
-#include "core/env.hpp"
+#include "core/text.hpp"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@ namespace tutti {
 namespace {
 
 std::string letters_of(std::string_view word) {
-    return env::lower(std::string(word.substr(std::min(word.find_first_not_of('-'), word.size()))));
+    return in_lower_case(std::string(word.substr(std::min(word.find_first_not_of('-'), word.size()))));
 }
 
 // Letters to insert, to remove, to replace or to swap with their neighbour (optimal string alignment).

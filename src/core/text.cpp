@@ -32,6 +32,11 @@ std::string made_visible(std::string_view text, bool on_one_line) {
 
 }  // namespace
 
+std::string in_lower_case(std::string text) {
+    for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    return text;
+}
+
 std::string visible(std::string_view text) {
     return made_visible(text, false);
 }

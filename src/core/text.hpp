@@ -27,6 +27,9 @@ std::optional<T> number_in(std::string_view text) noexcept {
     return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
 }
 
+/// ASCII letters in lower case, independent of the locale.
+std::string in_lower_case(std::string text);
+
 /// The text without characters that steer a terminal (C0 but newlines and tabs, DEL, and C1 in UTF-8): "\\x1b" in their
 /// place.
 std::string visible(std::string_view text);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "engine/slots.hpp"
-#include "reduce/few.hpp"
+#include "reduce/reduce.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,6 +1,7 @@
 #include "launch/attempt.hpp"
 
 #include "core/unix_socket.hpp"
+#include "launch/taken_signals.hpp"
 
 #include <tutti/error.hpp>
 

@@ -11,6 +11,7 @@
 #include "launch/nodes.hpp"
 #include "launch/signals.hpp"
 #include "launch/stand_in.hpp"
+#include "launch/taken_signals.hpp"
 #include "security/local_secret.hpp"
 #include "store/tcp_server.hpp"
 

@@ -1,27 +1,16 @@
 #include "launch/signals.hpp"
 
 #include "launch/stand_in.hpp"
+#include "launch/taken_signals.hpp"
 
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <initializer_list>
 #include <system_error>
 
 namespace tutti::launch {
-
-bool ends_job(int signal) {
-    return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
-}
-
-bool is_for_ranks(int signal) {
-    for (const int one : {SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGWINCH}) {
-        if (signal == one) return true;
-    }
-    return false;
-}
 
 bool stop_this_process() {
     sigset_t stop;
@@ -36,17 +25,8 @@ bool stop_this_process() {
 }
 
 Signals::Signals() {
-    sigset_t set;
-    ::sigemptyset(&set);
-    // A signal that our parent has us ignore stays ignored (nohup, `&` in a script): blocked, it would arrive. SIGCHLD
-    // must not be: children's statuses would be lost.
-    ::signal(SIGCHLD, SIG_DFL);
-    for (int signal = 1; signal < 32; ++signal) {
-        if (!ends_job(signal) && !is_for_ranks(signal) && signal != SIGCHLD) continue;
-        struct sigaction action {};
-        ::sigaction(signal, nullptr, &action);
-        if (action.sa_handler != SIG_IGN) ::sigaddset(&set, signal);
-    }
+    ::signal(SIGCHLD, SIG_DFL);  // ignored, it would take children's statuses along
+    const sigset_t set = taken_signals();
     ::sigprocmask(SIG_BLOCK, &set, &before_);
     fd_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!fd_) throw std::system_error(errno, std::generic_category(), "tutti run: no descriptor for signals");

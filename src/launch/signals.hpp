@@ -12,10 +12,6 @@
 
 namespace tutti::launch {
 
-/// Whether the job ends by it, however its ranks take it.
-bool ends_job(int signal);
-/// Whether the ranks get it, and the job goes on as far as they do.
-bool is_for_ranks(int signal);
 /// As SIGTSTP stops a process that does not handle it. Returns true when it has been continued; false at once where
 /// nobody could continue it: no shell has it as a job.
 bool stop_this_process();

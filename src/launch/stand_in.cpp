@@ -1,6 +1,6 @@
 #include "launch/stand_in.hpp"
 
-#include "launch/signals.hpp"
+#include "launch/taken_signals.hpp"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -19,19 +19,6 @@ pid_t the_stand_in = -1;
 bool has_children() {
     siginfo_t info{};
     return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
-}
-
-sigset_t passed_on() {
-    sigset_t set;
-    ::sigemptyset(&set);
-    ::sigaddset(&set, SIGCHLD);
-    for (int signal = 1; signal < 32; ++signal) {
-        struct sigaction action {};
-        if (!ends_job(signal) && !is_for_ranks(signal)) continue;
-        ::sigaction(signal, nullptr, &action);
-        if (action.sa_handler != SIG_IGN) ::sigaddset(&set, signal);
-    }
-    return set;
 }
 
 // Also collects children that no other process waits for any more.
@@ -61,7 +48,7 @@ void look_at_children(pid_t launcher) {
 
 void leave_children_to_a_stand_in() {
     ::signal(SIGCHLD, SIG_DFL);
-    const sigset_t signals = passed_on();
+    const sigset_t signals = taken_signals();
     sigset_t before;
     ::sigprocmask(SIG_BLOCK, &signals, &before);
     const pid_t original = ::getpid();

@@ -7,6 +7,7 @@
 #include "record/flight.hpp"
 #include "record/metrics.hpp"
 #include "record/pages.hpp"
+#include "record/wanted.hpp"
 
 #include <tutti/error.hpp>
 
@@ -20,6 +21,7 @@
 #include <chrono>
 #include <csignal>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 namespace tutti::record {
@@ -62,7 +64,7 @@ class Keeper {
             recorders_.push_back(&recorder);
         }
         if (!thread_.joinable()) start();
-        if (!pages_) pages_ = serve_pages(recorder.world_rank());
+        if (!pages_) pages_ = serve_pages(recorder.world_rank(), {live_dumps, prometheus_text});
     }
     void remove(Recorder& recorder) noexcept {
         const std::lock_guard lifecycle(lifecycle_);
@@ -213,27 +215,6 @@ void add(Recorder& recorder) {
 }
 void remove(Recorder& recorder) noexcept {
     Keeper::instance().remove(recorder);
-}
-
-std::optional<std::filesystem::path> trace_directory() {
-    const auto directory = env::get("TUTTI_TRACE_DIR");
-    return directory ? std::optional<std::filesystem::path>(*directory) : std::nullopt;
-}
-
-bool wants_flight_files() {
-    const auto format = env::get("TUTTI_TRACE_FORMAT");
-    if (!format || *format == "tutti") return false;
-    if (*format == "torch") return trace_directory().has_value();
-    throw InvalidArgument(fmt::format("environment variable TUTTI_TRACE_FORMAT={}: expected tutti or torch", *format));
-}
-
-bool wants_splits() {
-    return trace_directory().has_value() || status_port().has_value();
-}
-
-std::optional<int> status_port() {
-    const auto port = env::get_int("TUTTI_STATUS_PORT", 1, 65535);
-    return port ? std::optional(static_cast<int>(*port)) : std::nullopt;
 }
 
 std::vector<std::filesystem::path> dump_flight(const std::filesystem::path& directory) {

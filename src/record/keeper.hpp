@@ -12,7 +12,6 @@
 #include "record/recorder.hpp"
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,16 +20,6 @@ namespace tutti::record {
 /// A recorder is known from add() to remove(); nobody looks at it afterwards.
 void add(Recorder& recorder);
 void remove(Recorder& recorder) noexcept;
-
-/// TUTTI_STATUS_PORT: the pages of the rank r of the world are at this port + r; nullopt: nobody wants pages.
-std::optional<int> status_port();
-/// TUTTI_TRACE_DIR.
-std::optional<std::filesystem::path> trace_directory();
-
-/// Whether files for torchfrtrace are wanted there, too.
-bool wants_flight_files();
-/// Whether to record each rank's bytes in an all_to_all: where somebody is going to look.
-bool wants_splits();
 
 /// When a group has failed: writes the files for torchfrtrace where they are wanted. All groups of a world fail
 /// together, and the first one's files have them all.

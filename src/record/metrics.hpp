@@ -3,7 +3,7 @@
 // Threads: free functions.
 #pragma once
 
-#include "record/recorder.hpp"
+#include "record/counters.hpp"
 
 #include <span>
 #include <string>

@@ -1,5 +1,6 @@
 // Counters as text; status_test.py compares a job's with the format's rules.
 #include "record/metrics.hpp"
+#include "record/recorder.hpp"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

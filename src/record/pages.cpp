@@ -2,9 +2,9 @@
 
 #include "core/log.hpp"
 #include "core/this_host.hpp"
-#include "record/keeper.hpp"
 #include "record/stacks.hpp"
 #include "record/timeline.hpp"
+#include "record/wanted.hpp"
 
 #include <tutti/error.hpp>
 
@@ -57,23 +57,24 @@ std::vector<Dump> dumps_of(const std::string& body, const std::string& origin) {
 
 class Pages {
  public:
-    Pages(int first_port, security::Secret token) : first_port_(first_port), token_(std::move(token)) {}
+    Pages(int first_port, security::Secret token, OwnRecords own)
+        : first_port_(first_port), token_(std::move(token)), own_(own) {}
 
     std::optional<HttpPage> operator()(const std::string& path, const AbortFlag& stop) const {
         if (path == "/") return HttpPage{plain, index_text};
         if (path == "/status") return HttpPage{plain, text_of(look(stop))};
         if (path == "/status.json") return HttpPage{"application/json", json_of(look(stop)).dump(1) + "\n"};
-        if (path == "/stack") return HttpPage{plain, own_stacks(live_dumps("", 1))};
+        if (path == "/stack") return HttpPage{plain, own_stacks(own_.dumps("", 1))};
         if (path == "/stacks") return HttpPage{plain, all_stacks(stop)};
-        if (path == "/metrics") return HttpPage{"text/plain; version=0.0.4; charset=utf-8", prometheus_text()};
+        if (path == "/metrics") return HttpPage{"text/plain; version=0.0.4; charset=utf-8", own_.metrics()};
         if (path == "/trace") return HttpPage{"application/json", own_trace()};
         return std::nullopt;
     }
 
  private:
-    static std::string own_trace() {
+    std::string own_trace() const {
         json texts = json::array();
-        for (const Dump& dump : live_dumps("asked for over HTTP", tail)) texts.push_back(encode(dump));
+        for (const Dump& dump : own_.dumps("asked for over HTTP", tail)) texts.push_back(encode(dump));
         return texts.dump(-1, ' ', false, json::error_handler_t::replace);
     }
     // The other ranks of the job that may be on this host, and their answers.
@@ -132,7 +133,7 @@ class Pages {
                            stacks_of_threads(patience_of_stacks));
     }
     std::string all_stacks(const AbortFlag& stop) const {
-        const std::vector<Dump> own = live_dumps("", 1);
+        const std::vector<Dump> own = own_.dumps("", 1);
         std::map<int, std::string> by_rank;
         for (const Dump& dump : own) by_rank[dump.members[dump.rank]];
         if (!by_rank.empty()) by_rank.begin()->second = own_stacks(own);
@@ -219,11 +220,12 @@ class Pages {
 
     const int first_port_;
     const security::Secret token_;
+    const OwnRecords own_;
 };
 
 }  // namespace
 
-std::unique_ptr<HttpServer> serve_pages(int rank) {
+std::unique_ptr<HttpServer> serve_pages(int rank, OwnRecords own) {
     const auto first = status_port();
     if (!first) return nullptr;
     try {
@@ -238,7 +240,7 @@ std::unique_ptr<HttpServer> serve_pages(int rank) {
         }
         const security::Secret token = page_token(*secret);
         auto server =
-            std::make_unique<HttpServer>(static_cast<std::uint16_t>(*first + rank), token, Pages(*first, token));
+            std::make_unique<HttpServer>(static_cast<std::uint16_t>(*first + rank), token, Pages(*first, token, own));
         TUTTI_INFO("the pages of rank {} are at http://127.0.0.1:{}/", rank, *first + rank);
         return server;
     } catch (const std::exception& error) {

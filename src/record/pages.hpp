@@ -11,14 +11,24 @@
 // Threads: those of HttpServer.
 #pragma once
 
+#include "record/dump.hpp"
 #include "record/http.hpp"
 
+#include <cstddef>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace tutti::record {
 
+/// What the pages show of this process (keeper.hpp).
+struct OwnRecords {
+    std::vector<Dump> (*dumps)(const std::string& reason, std::size_t count);
+    std::string (*metrics)();
+};
+
 /// Where a port is given and the job has a secret; null otherwise, and the log says why. `rank`: of this
 /// process, in the world.
-std::unique_ptr<HttpServer> serve_pages(int rank);
+std::unique_ptr<HttpServer> serve_pages(int rank, OwnRecords own);
 
 }  // namespace tutti::record

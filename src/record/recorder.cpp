@@ -4,6 +4,7 @@
 #include "core/this_host.hpp"
 #include "record/keeper.hpp"
 #include "record/replays.hpp"
+#include "record/wanted.hpp"
 
 #include <unistd.h>
 

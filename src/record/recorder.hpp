@@ -5,6 +5,7 @@
 // thread at any time, without making the writer wait: a record that changes meanwhile is left out.
 #pragma once
 
+#include "record/counters.hpp"
 #include "record/dump.hpp"
 #include "record/ring.hpp"
 #include "record/splits.hpp"
@@ -25,26 +26,6 @@ namespace tutti::record {
 
 /// Text of a fingerprint; the maker of fingerprints supplies it.
 using Describe = std::string (*)(std::uint64_t fingerprint);
-
-/// The counters of one group and rank, since its making.
-struct Counters {
-    struct ByOperation {
-        std::string operation;
-        Statistics::Row numbers;
-    };
-
-    std::string group;
-    int rank = 0, size = 1;
-    int gone = 0;                           ///< ranks that are known to be dead, or have left
-    const char* failure = nullptr;          ///< why the group has failed; null: it has not
-    std::uint64_t open = 0;                 ///< operations
-    double oldest_s = 0;                    ///< for how long the oldest of them has been open
-    std::vector<ByOperation> by_operation;  ///< empty where they are not counted one by one
-    std::uint64_t issued = 0, completed = 0, failed = 0;
-    std::uint64_t bytes = 0;
-    double seconds = 0;            ///< from call to completion, of all that were not over in a moment
-    std::vector<double> waited_s;  ///< by rank: how long it was waited for, in waits of more than some 10 ms
-};
 
 class Recorder {
  public:

@@ -4,12 +4,14 @@
 // Threads: stateless.
 #pragma once
 
-#include "reduce/reduce.hpp"
+#include <tutti/dtype.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <span>
 
-namespace tutti::kernels {
-namespace few {
+namespace tutti::kernels::few {
 
 constexpr std::size_t most = 8;  // elements
 
@@ -42,14 +44,4 @@ inline bool add(DType dtype, void* dst, std::span<const void* const, Inputs> inp
     }
 }
 
-}  // namespace few
-
-/// combine() of two inputs.
-inline void combine_pair(ReduceOp::Kind kind, DType dtype, void* dst, const void* first, const void* second,
-                         std::size_t element_count, std::uint64_t divisor) {
-    const void* const both[] = {first, second};
-    if (kind != ReduceOp::Kind::sum || !few::add(dtype, dst, std::span(both), element_count))
-        combine(kind, dtype, dst, both, element_count, divisor);
-}
-
-}  // namespace tutti::kernels
+}  // namespace tutti::kernels::few

@@ -1,7 +1,13 @@
 // The tables of kernels behind reduce.hpp: for each operator and element type the best code for this CPU.
 #pragma once
 
-#include "reduce/reduce.hpp"
+#include "reduce/stores.hpp"
+
+#include <tutti/dtype.hpp>
+#include <tutti/reduce_op.hpp>
+
+#include <cstddef>
+#include <cstdint>
 
 namespace tutti::kernels {
 

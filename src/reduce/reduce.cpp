@@ -1,7 +1,6 @@
 // Chooses the kernel for an operator and an element type, once, and calls it.
 #include "reduce/reduce.hpp"
 
-#include "reduce/few.hpp"
 #include "reduce/kernels.hpp"
 
 #include <tutti/error.hpp>

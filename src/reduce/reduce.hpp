@@ -3,6 +3,9 @@
 // Threads: stateless; the kernels for this CPU are chosen once, on first use.
 #pragma once
 
+#include "reduce/few.hpp"
+#include "reduce/stores.hpp"
+
 #include <tutti/dtype.hpp>
 #include <tutti/reduce_op.hpp>
 
@@ -12,9 +15,6 @@
 
 namespace tutti::kernels {
 
-/// Whether results are written around the cache (large results that nobody reads soon) or through it.
-enum class Stores { cached, streaming };
-
 /// dst[i] = inputs[0][i] op inputs[1][i] op …, strictly from left to right, for i < element_count.
 /// `dst` may be exactly one of the inputs, otherwise it must not overlap them. No alignment is needed.
 /// Low-precision types are accumulated in float32 over all inputs and rounded once (to nearest even).
@@ -23,6 +23,14 @@ enum class Stores { cached, streaming };
 /// One input: a copy (divided, for avg). Precondition: is_supported(kind, dtype), kind != premul_sum, ≥ 1 input.
 void combine(ReduceOp::Kind kind, DType dtype, void* dst, std::span<const void* const> inputs,
              std::size_t element_count, std::uint64_t divisor = 1, Stores stores = Stores::cached);
+
+/// The same of two inputs.
+inline void combine_pair(ReduceOp::Kind kind, DType dtype, void* dst, const void* first, const void* second,
+                         std::size_t element_count, std::uint64_t divisor) {
+    const void* const both[] = {first, second};
+    if (kind != ReduceOp::Kind::sum || !few::add(dtype, dst, std::span(both), element_count))
+        combine(kind, dtype, dst, both, element_count, divisor);
+}
 
 /// The type in which a low-precision type is accumulated (float32); the type itself for all others.
 DType accumulation_dtype(DType dtype) noexcept;

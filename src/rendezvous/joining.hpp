@@ -7,7 +7,7 @@
 
 #include "core/unique_fd.hpp"
 #include "rendezvous/endpoint.hpp"
-#include "rendezvous/membership.hpp"
+#include "rendezvous/membership_options.hpp"
 #include "rendezvous/roster.hpp"
 #include "rendezvous/table.hpp"
 

@@ -5,7 +5,6 @@
 #include "core/this_host.hpp"
 #include "reduce/reduce.hpp"
 #include "tune/measures.hpp"
-#include "tune/watch.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/version.hpp>

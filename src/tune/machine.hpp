@@ -3,6 +3,7 @@
 
 #include "algorithm/tuning.hpp"
 #include "core/deadline.hpp"
+#include "tune/watch.hpp"
 
 #include <cstdint>
 #include <string>
@@ -10,22 +11,6 @@
 namespace tutti::tune {
 
 inline constexpr std::chrono::milliseconds measuring_limit{20};
-
-/// How quiet the machine was while it was measured.
-struct Circumstances {
-    double load = 0;        ///< processes that ran in the minute before, for each core of the machine
-    double stolen = 0;      ///< part of the cores' time that other virtual machines had meanwhile
-    double waited = 0;      ///< part of the time that the measuring thread could have run and had no core
-    double spread = 0;      ///< how much longer the same piece of work took on average than at best: 0.1 is a tenth
-    std::int64_t when = 0;  ///< seconds since 1970; 0: not known
-
-    /// The numbers are worse than the machine is: others had its cores. The load alone says nothing about that: it
-    /// counts the job that was there before.
-    bool busy() const noexcept { return stolen > 0.05 || waited > 0.1 || spread > 0.5; }
-    /// "load 0.2, 0 % stolen, ..."
-    std::string to_string() const;
-    friend bool operator==(const Circumstances&, const Circumstances&) = default;
-};
 
 /// The numbers of a machine, as far as they are known.
 struct Measurement {

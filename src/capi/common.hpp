@@ -1,0 +1,31 @@
+// Common: the options that all operations have, read.
+//
+// Threads: a value.
+#pragma once
+
+#include <tutti/tutti.h>
+#include <tutti/process_group.hpp>
+#include <tutti/reduce_op.hpp>
+
+#include <chrono>
+#include <optional>
+
+namespace tutti::capi {
+
+/// tutti_options, read.
+struct Common {
+    Common(const char* function, const tutti_options* options);
+    ReduceOp op(int kind) const;
+    /// A root or peer goes to one of the two, as tutti_options.group_ranks says.
+    std::optional<int> global(int rank) const { return group_ranks ? std::nullopt : std::optional(rank); }
+    std::optional<int> in_group(int rank) const { return group_ranks ? std::optional(rank) : std::nullopt; }
+
+    const char* function;
+    ProcessGroup group;
+    std::chrono::milliseconds timeout{0};
+    bool group_ranks = false;
+    int tag = 0;
+    double factor = 1;
+};
+
+}  // namespace tutti::capi
