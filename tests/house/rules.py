@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """The house's own rules, those that no compiler knows. Standard library only.
 
+circles     no circle of includes of more than two modules of a room (a module: the files of one stem, as x.hpp, x.cpp
+            and x-inl.hpp, but no tests): none of them can be understood without all the others
 direction   a room includes headers of itself and of the rooms it declares, nothing else; it declares only rooms that
             stand before it in the build
 headers     a public header includes the standard library (those for C: C's) and public headers, nothing third-party
@@ -29,6 +31,7 @@ FUNCTIONS_LIMIT, FIELDS_LIMIT, PLAIN_FIELDS_LIMIT = 40, 25, 30
 LARGE_CLASSES = {
     ("python/torch/process_group.hpp", "ProcessGroupTutti"): "overrides what PyTorch's Backend declares",
 }
+CIRCLE_LIMIT = 2
 # Places that exist only where somebody works on tutti. Examples of paths (/tmp/x, /etc) are fine.
 PRIVATE_PLACE = re.compile(r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+|tmp/b-\w+|tmp/brief)/")
 
@@ -46,6 +49,41 @@ def includes(file: pathlib.Path):
         found = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
         if found:
             yield number, found.group(1), found.group(2)
+
+
+def includes_by_module(root, room):
+    """{module: the room's other modules that it includes}. A module's name is what an include of it begins with."""
+    def module_of(path):
+        return re.sub(r"(-inl)?\.[ch]pp$", "", path)
+
+    found = {}
+    for file in files(root, (room["folder"],)):
+        if file.suffix in (".hpp", ".cpp") and not file.stem.endswith("_test"):
+            module = module_of(file.relative_to(root).as_posix().removeprefix("src/"))
+            found.setdefault(module, set()).update(module_of(path) for _, _, path in includes(file))
+    return {module: (others & set(found)) - {module} for module, others in found.items()}
+
+
+def reachable(start, edges):
+    reached, ahead = set(), [start]
+    while ahead:
+        new = edges[ahead.pop()] - reached
+        reached |= new
+        ahead.extend(new)
+    return reached
+
+
+def circles(root, rooms):
+    for room in rooms:
+        edges = includes_by_module(root, room)
+        reached = {module: reachable(module, edges) for module in edges}
+        seen = set()
+        for module in sorted(edges):
+            circle = {other for other in reached[module] if module in reached[other]} - seen
+            seen |= circle
+            if len(circle) > CIRCLE_LIMIT:
+                closing = (f"\n    {one} includes {', '.join(sorted(edges[one] & circle))}" for one in sorted(circle))
+                yield f"{room['folder']}: a circle of {len(circle)} modules; the limit is {CIRCLE_LIMIT}{''.join(closing)}"
 
 
 def direction(root, rooms):
@@ -127,8 +165,8 @@ def sizes_of_classes(root, rooms):
                     yield f"{place}:{found.line}: {found.name} has {count} {what}; the limit is {limit}"
 
 
-RULES = {"classes": sizes_of_classes, "direction": direction, "headers": headers, "length": length, "paths": paths,
-         "rooms": rooms_have_readmes, "variables": variables}
+RULES = {"circles": circles, "classes": sizes_of_classes, "direction": direction, "headers": headers, "length": length,
+         "paths": paths, "rooms": rooms_have_readmes, "variables": variables}
 
 
 def main() -> int:
