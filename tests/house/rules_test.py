@@ -3,6 +3,8 @@
 
 Usage: rules_test.py ROOT ROOMS.json
 """
+import contextlib
+import io
 import json
 import pathlib
 import shutil
@@ -117,31 +119,33 @@ class Rules(unittest.TestCase):
 
 
 class Classes(unittest.TestCase):
-    """The rule classes, on a tree of one file."""
+    """The hints of the rule classes, on a tree of one file. It finds no faults."""
 
-    def faults(self, text):
+    def hints(self, text):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
             for part in ("src/core", "include", "backends", "python"):
                 (root / part).mkdir(parents=True)
             (root / "src/core/hall.hpp").write_text(text)
-            return list(rules.RULES["classes"](root, []))
+            with contextlib.redirect_stdout(io.StringIO()) as output:
+                self.assertEqual(list(rules.RULES["classes"](root, [])), [])
+            return output.getvalue().splitlines()
 
-    def test_a_class_of_too_many_functions_is_found(self):
+    def test_a_class_of_many_functions_is_listed(self):
         functions = "".join(f"    int f{i}() const;\n" for i in range(39))
-        self.assertEqual(self.faults("class Room {\n public:\n    Room();\n    ~Room();\n" + functions + "};\n"), [])
-        self.assertEqual(self.faults("\nclass Hall {\n    Hall();\n" + functions + "    void g();\n};\n"),
-                         ["src/core/hall.hpp:2: Hall has 41 functions; the limit is 40"])
+        self.assertEqual(self.hints("class Room {\n public:\n    Room();\n    ~Room();\n" + functions + "};\n"), [])
+        self.assertEqual(self.hints("\nclass Hall {\n    Hall();\n" + functions + "    void g();\n};\n"),
+                         ["hint: src/core/hall.hpp:2: Hall has 41 functions; is there a second noun in it?"])
 
-    def test_a_class_of_too_many_fields_is_found(self):
+    def test_a_class_of_many_fields_is_listed(self):
         fields = "".join(f"    int a{i} = {i}, b{i}{{}};\n" for i in range(13))
-        self.assertEqual(self.faults("struct Data {\n" + fields + "};\n"), [], "26 fields of plain data are few enough")
-        self.assertEqual(self.faults("class Hall {\n    void f();\n" + fields + "};\n"),
-                         ["src/core/hall.hpp:1: Hall has 26 fields; the limit is 25"])
+        self.assertEqual(self.hints("struct Data {\n" + fields + "};\n"), [], "26 fields of plain data are few enough")
+        self.assertEqual(self.hints("class Hall {\n    void f();\n" + fields + "};\n"),
+                         ["hint: src/core/hall.hpp:1: Hall has 26 fields; is there a second noun in it?"])
 
-    def test_plain_data_of_too_many_fields_is_found(self):
-        self.assertEqual(self.faults("struct Data {\n" + "    int a, b, c;\n" * 10 + "    int d;\n};\n"),
-                         ["src/core/hall.hpp:1: Data has 31 fields; the limit is 30"])
+    def test_plain_data_of_many_fields_is_listed(self):
+        self.assertEqual(self.hints("struct Data {\n" + "    int a, b, c;\n" * 10 + "    int d;\n};\n"),
+                         ["hint: src/core/hall.hpp:1: Data has 31 fields; is there a second noun in it?"])
 
 
 class Counts(unittest.TestCase):
