@@ -1,12 +1,23 @@
 #include "rendezvous/ledger.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace tutti::rendezvous {
 
+void Ledger::open(Id id, int source) {
+    Piece& piece = pieces_[id] = {.source = source};
+    if (source >= 0) piece.askers.insert(source);
+}
+
 bool Ledger::owes(Id id, int neighbour) const {
     const auto piece = pieces_.find(id);
-    return piece != pieces_.end() && piece->second.source == neighbour;
+    return piece != pieces_.end() && piece->second.askers.contains(neighbour);
+}
+
+void Ledger::owe_too(Id id, int neighbour) {
+    const auto piece = pieces_.find(id);
+    if (piece != pieces_.end()) piece->second.askers.insert(neighbour);
 }
 
 void Ledger::ask(Id id, int neighbour, Instant now) {
@@ -55,16 +66,17 @@ void Ledger::drop(int neighbour) {
     for (auto& [id, piece] : pieces_) piece.asked.erase(neighbour);
 }
 
-std::vector<Ledger::Answer> Ledger::take_answers() {
+std::vector<Ledger::Answer> Ledger::take_answers(const std::function<int(int rank)>& direction) {
     std::vector<Answer> answers;
     for (auto it = pieces_.begin(); it != pieces_.end();) {
-        const Piece& piece = it->second;
-        if (!piece.done || !piece.asked.empty()) {
-            ++it;
-            continue;
-        }
-        if (piece.source >= 0) answers.push_back({piece.source, it->first});
-        it = pieces_.erase(it);
+        auto& [id, piece] = *it;
+        std::erase_if(piece.askers, [&, id = id, &piece = piece](int asker) {
+            const auto lies_there = [&](int rank) { return direction(rank) == direction(asker); };
+            const bool can = piece.done && std::ranges::all_of(piece.asked, lies_there);
+            if (can) answers.push_back({asker, id});
+            return can;
+        });
+        it = piece.done && piece.asked.empty() ? pieces_.erase(it) : std::next(it);
     }
     return answers;
 }

@@ -4,6 +4,10 @@
 // all ranks to which it passed them on have answered. So the rank that began knows when every rank that can be reached
 // has the news, and the ranks beside a silent neighbour notice it.
 //
+// A rank that turns to this one around a silent rank asks too, as the silent one may have brought the news here and can
+// pass the answer on no more. Whoever asks waits for those behind this rank, not for those that lie in its own
+// direction, to which it turns itself: else ranks around a silent one would wait for each other.
+//
 // Threads: one at a time.
 #pragma once
 
@@ -11,6 +15,7 @@
 #include "rendezvous/news_frame.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <vector>
@@ -29,9 +34,11 @@ class Ledger {
     };
 
     /// This rank has the news from a neighbour, or from itself, and owes an answer.
-    void open(Id id, int source) { pieces_[id] = {.source = source}; }
+    void open(Id id, int source);
     /// It may have answered already, and is about to ask another neighbour.
     void reopen(Id id) { pieces_.try_emplace(id, Piece{.source = nobody, .done = true}); }
+    /// A neighbour that did not bring the news asks for them too, unless this rank has given its answer.
+    void owe_too(Id id, int neighbour);
     /// It owes that neighbour an answer.
     bool owes(Id id, int neighbour) const;
     /// This rank passes it on to a neighbour; not a second time.
@@ -50,8 +57,8 @@ class Ledger {
     /// Nothing more is expected of it.
     void drop(int neighbour);
 
-    /// The answers that this rank can give now.
-    std::vector<Answer> take_answers();
+    /// The answers that this rank can give now. `direction`: of a rank, the neighbour behind which it lies.
+    std::vector<Answer> take_answers(const std::function<int(int rank)>& direction);
     /// Neighbours that have shown no sign of life since this rank passed news on to them.
     const std::map<int, Instant>& unacknowledged() const noexcept { return since_; }
     /// Every rank that can be reached has this rank's own news.
@@ -61,6 +68,7 @@ class Ledger {
     struct Piece {
         int source = own;
         bool done = false;
+        std::set<int> askers;   // neighbours that wait for an answer: the source, and others
         std::set<int> sent_to;  // neighbours, once and for all
         std::set<int> asked;    // the ones among them that have not answered
     };

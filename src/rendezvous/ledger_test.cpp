@@ -9,6 +9,11 @@ namespace {
 using namespace std::chrono_literals;
 const Instant begun = Clock::now();
 
+// Each rank is a neighbour.
+int itself(int rank) {
+    return rank;
+}
+
 TEST(Ledgers, settle_own_news_when_all_neighbours_have_answered) {
     Ledger ledger;
     ledger.open(7, Ledger::own);
@@ -22,7 +27,7 @@ TEST(Ledgers, settle_own_news_when_all_neighbours_have_answered) {
     EXPECT_FALSE(ledger.settled()) << "but behind 1 somebody may not have heard";
     ledger.answered(7, 1, begun + 2ms);
     EXPECT_TRUE(ledger.settled());
-    EXPECT_TRUE(ledger.take_answers().empty()) << "nobody asked";
+    EXPECT_TRUE(ledger.take_answers(itself).empty()) << "nobody asked";
 }
 
 TEST(Ledgers, answer_for_others_news_when_the_own_part_is_done_and_all_behind_have_answered) {
@@ -30,14 +35,38 @@ TEST(Ledgers, answer_for_others_news_when_the_own_part_is_done_and_all_behind_ha
     ledger.open(7, 3);
     ledger.ask(7, 1, begun);
     ledger.answered(7, 1, begun);
-    EXPECT_TRUE(ledger.take_answers().empty());
+    EXPECT_TRUE(ledger.take_answers(itself).empty());
     ledger.done(7);
-    const auto answers = ledger.take_answers();
+    const auto answers = ledger.take_answers(itself);
     ASSERT_EQ(answers.size(), 1U);
     EXPECT_EQ(answers[0].to, 3);
     EXPECT_EQ(answers[0].id, 7U);
-    EXPECT_TRUE(ledger.take_answers().empty()) << "once";
+    EXPECT_TRUE(ledger.take_answers(itself).empty()) << "once";
     EXPECT_TRUE(ledger.settled());
+}
+
+TEST(Ledgers, answer_all_that_ask_when_all_behind_have_answered_but_those_in_their_own_direction) {
+    const auto direction = [](int rank) { return rank == 4 || rank == 5 ? 3 : rank; };
+    Ledger ledger;
+    ledger.open(7, 3);
+    for (const int neighbour : {1, 4}) ledger.ask(7, neighbour, begun);
+    ledger.owe_too(7, 5);  // around 3, as has this rank to 4
+    ledger.owe_too(7, 2);
+    ledger.done(7);
+    EXPECT_TRUE(ledger.take_answers(direction).empty());
+    ledger.answered(7, 1, begun);
+    const auto answers = ledger.take_answers(direction);
+    ASSERT_EQ(answers.size(), 2U);
+    EXPECT_EQ(answers[0].to, 3);
+    EXPECT_EQ(answers[1].to, 5);
+    EXPECT_TRUE(ledger.owes(7, 2));
+    EXPECT_FALSE(ledger.owes(7, 5));
+    ledger.answered(7, 4, begun);
+    const auto last = ledger.take_answers(direction);
+    ASSERT_EQ(last.size(), 1U);
+    EXPECT_EQ(last[0].to, 2);
+    ledger.owe_too(7, 5);
+    EXPECT_FALSE(ledger.owes(7, 5)) << "it has given its answers";
 }
 
 TEST(Ledgers, know_since_when_a_neighbour_has_shown_no_sign_of_life) {
@@ -75,7 +104,7 @@ TEST(Ledgers, expect_nothing_more_of_who_is_dropped_but_of_those_behind_it) {
     ledger.done(8);
     ledger.ask_all(2, begun);  // is behind 1; it told 8
     ledger.drop(1);
-    EXPECT_EQ(ledger.take_answers().size(), 1U) << "8 is answered";
+    EXPECT_EQ(ledger.take_answers(itself).size(), 1U) << "8 is answered";
     EXPECT_FALSE(ledger.settled());
     EXPECT_EQ(ledger.unacknowledged().size(), 1U);
     ledger.answered(7, 2, begun);

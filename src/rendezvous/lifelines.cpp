@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace tutti::rendezvous {
@@ -31,6 +32,7 @@ LineId Lifelines::attach(int rank, Role role, bool confirmed, Instant now) {
     const std::vector<LineId> old_parents = is_parent ? tree_.release_parent() : std::vector<LineId>{};
     const LineId line = tree_.attach({rank, role, confirmed});
     readers_.emplace(line, roster_.size());
+    dialed_.erase(rank);
     send(line, to_bytes(Word::attached, roster_.rank) + log_.bytes());
     if (confirmed) send(line, to_bytes(Word::has_it, roster_.rank));
     if (end_) ledger_.reopen(*end_);
@@ -89,7 +91,9 @@ void Lifelines::on_verdict(LineId id, Lifeline& line, ReadNews news, Instant now
         if (line.role == Role::parent) reparenter_.request(now + Reparenter::delay);
     }
     const bool is_new = pass_on(verdict, id, now);
-    // News that came before are those behind another neighbour, or came from this one over a lifeline beside this.
+    // News that came before are those behind another neighbour, or came from this one over a lifeline beside this; or
+    // that one has turned to this rank around a silent one, and counts on those behind this rank.
+    if (!is_new && tree_.direction_of(line.rank) != line.rank) ledger_.owe_too(news_id, line.rank);
     const bool owes = is_new || ledger_.owes(news_id, line.rank);
     if (wants_answer(verdict)) send(id, to_bytes(owes ? Word::has_it : Word::all_have_it, roster_.rank, news_id));
     if (!is_new) return;
@@ -109,6 +113,7 @@ bool Lifelines::pass_on(const Verdict& verdict, LineId source, Instant now) {
     const auto news = log_.add(verdict, is_own ? NewsLog::Source::this_rank : NewsLog::Source::neighbour);
     if (!news) return false;
     if (verdict.kind == VerdictKind::left) tree_.note_goodbye(verdict.rank, verdict.from == verdict.rank);
+    if (verdict.kind == VerdictKind::silent) silent_.insert(verdict.rank);
     if (verdict.kind == VerdictKind::peer_lost) lost_.insert(verdict.rank);
     if (verdict.kind == VerdictKind::host_lost) {
         lost_hosts_.insert(roster_.card(verdict.rank).host_key);
@@ -123,6 +128,9 @@ bool Lifelines::pass_on(const Verdict& verdict, LineId source, Instant now) {
         send(id, news->bytes);
         if (asks && !line.may_end && line.rank != from && !unreachable_.contains(line.rank))
             ledger_.ask(news->id, line.rank, now);
+    }
+    for (const int rank : dialed_) {
+        if (asks && rank != from && !unreachable_.contains(rank)) ledger_.ask(news->id, rank, now);
     }
     if (ends_the_world(verdict.kind)) {
         end_ = news->id;
@@ -151,7 +159,7 @@ void Lifelines::leave(Instant now) {
 }
 
 void Lifelines::send_answers() {
-    for (const auto [to, news] : ledger_.take_answers()) {
+    for (const auto [to, news] : ledger_.take_answers([this](int rank) { return tree_.direction_of(rank); })) {
         for (const auto& [id, line] : tree_.lines()) {
             if (line.rank == to) send(id, to_bytes(Word::all_have_it, roster_.rank, news));
         }
@@ -182,6 +190,7 @@ void Lifelines::reparent(Instant now) {
 }
 
 void Lifelines::on_dial_failed(const Dial& dial, DialFailure how, Instant now) {
+    if (dial.role == Role::beside) dialed_.erase(dial.rank);
     if (dial.role == Role::parent) {
         how == DialFailure::no_thread ? reparenter_.failed_for_all(now) : reparenter_.failed();
     } else if (how == DialFailure::refused) {  // it has gone, and the ranks beside it may not have the news either
@@ -325,6 +334,7 @@ void Lifelines::go_around(const std::vector<int>& ranks, Instant now) {
 
 void Lifelines::turn_to(int rank, Instant now) {
     if (!beside_.insert(rank).second) return;
+    dialed_.insert(rank);
     ledger_.ask_all(rank, now);
     effects_.emplace_back(Dial{rank, Role::beside, beside_limit});
 }
@@ -336,6 +346,19 @@ void Lifelines::tell_new_neighbours(Instant now) {
         ledger_.reopen(*end_);
         turn_to(other, now);
     }
+    const std::vector<int> beyond = beyond_goodbyes();
+    if (!beyond.empty()) ledger_.reopen(*end_);
+    go_around(beyond, now);
+}
+
+// Ranks that cannot be reached, and may have other neighbours since ranks left. One that left may have had no time to
+// turn to those behind a silent rank: this one does, if it has come to be beside it.
+std::vector<int> Lifelines::beyond_goodbyes() const {
+    std::vector<int> ranks(unreachable_.begin(), unreachable_.end());
+    const std::vector<int> neighbours = tree_.neighbours_of(roster_.rank);
+    std::ranges::copy_if(neighbours, std::back_inserter(ranks),
+                         [this](int other) { return silent_.contains(other) && !tree_.is_connected(other); });
+    return ranks;
 }
 
 }  // namespace tutti::rendezvous

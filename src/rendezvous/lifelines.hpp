@@ -7,7 +7,8 @@
 // Ranks answer news (ledger.hpp): a rank that began them knows when all have them. A neighbour that shows no sign of
 // life is silent: stopped, or cut off. The ranks beside it tell all others so, and turn to its other neighbours
 // directly, so that news reach every rank that can be reached. So does a rank that knows of the world's end, and whose
-// place in the tree has changed by a rank that left without knowing of it: who would tell its new neighbours?
+// place in the tree has changed by a rank that left without knowing of it: who would tell its new neighbours? Or by one
+// that left beside a silent rank: it may have had no time to turn to those behind.
 //
 // This is a state machine: events, bytes and the time go in, effects come out. It has no sockets, no threads and no
 // clock; a Membership gives it those, and a simulation runs whole worlds of it (tests/simulation).
@@ -140,6 +141,7 @@ class Lifelines {
     void go_around(const std::vector<int>& ranks, Instant now);
     void turn_to(int rank, Instant now);
     void tell_new_neighbours(Instant now);
+    std::vector<int> beyond_goodbyes() const;
 
     /// A loss of which this rank may be the only one to know. It informs itself, and may end of that, only when all
     /// others have the news, or have not had them for a while.
@@ -157,9 +159,11 @@ class Lifelines {
     Ledger ledger_;
     std::deque<Loss> losses_;
     std::set<std::string> lost_hosts_;  // their keys
+    std::set<int> silent_;              // ranks that show no sign of life, as somebody has told
     std::set<int> unreachable_;         // ranks that are silent, or on a host that is lost
     std::set<int> lost_;                // ranks that have died, as somebody has told
     std::set<int> beside_;              // ranks to which this one has turned
+    std::set<int> dialed_;              // those among them to which a lifeline is being made
     std::optional<NewsId> end_;         // the news by which the world ended
     Instant looked_{};                  // for signs of life
     bool leaving_ = false;

@@ -249,6 +249,72 @@ TEST_F(RankFour, turns_to_those_behind_a_rank_that_is_stopped) {
     EXPECT_EQ(informed[0].rank, 6);
 }
 
+// Found by simulation: 0 was stopped after it had brought the news, and the rank that began them turned to this one.
+TEST_F(RankFour, answers_one_that_turned_to_it_around_a_silent_rank_when_those_behind_have_answered) {
+    const News news(enough);
+    hears(parent_, news.bytes);
+    lines_->informed(news.id);
+    const LineId one = lines_->attach(1, Role::child, false, now_);
+    lines_->take_effects();
+    hears(one, news.bytes);
+    lines_->on_time(now_);
+    EXPECT_EQ(sent(), (Sent{{one, kind(Word::has_it)}})) << "5 and 6 may not have them";
+    for (const auto& [line, rank] : {std::pair{five_, 5}, std::pair{six_, 6}})
+        says(line, Word::all_have_it, rank, news.id);
+    lines_->on_time(now_);
+    EXPECT_EQ(sent(), (Sent{{parent_, kind(Word::all_have_it)}, {one, kind(Word::all_have_it)}}));
+}
+
+// Found by simulation: news that began before such a lifeline was there were known too early.
+TEST_F(RankFour, waits_for_those_to_whom_it_turns_while_the_lifeline_to_them_is_made) {
+    stopped_ = 6;
+    hears(parent_, News({VerdictKind::aborted, 0, "first"}).bytes);
+    lines_->on_time(now_);
+    ASSERT_EQ(effects<Dial>().size(), 1U);
+    lines_->flood(enough, now_);
+    const NewsId id = News(enough).id;
+    says(parent_, Word::all_have_it, 0, id);
+    says(five_, Word::all_have_it, 5, id);
+    EXPECT_FALSE(lines_->settled());
+    const LineId seven = lines_->attach(7, Role::beside, true, now_);
+    says(seven, Word::all_have_it, 7, id);
+    EXPECT_TRUE(lines_->settled());
+}
+
+// Found by simulation: 2 left before it heard, and 3, its child, has a silent parent since then.
+TEST_F(RankFour, turns_to_those_that_a_goodbye_puts_behind_a_silent_rank) {
+    stopped_ = 0;
+    lines_->flood(enough, now_);
+    lines_->on_time(now_);
+    ASSERT_EQ(effects<Dial>().size(), 2U);
+    const LineId one = lines_->attach(1, Role::beside, true, now_);
+    hears(one, News({VerdictKind::left, 2, {}}).bytes);
+    lines_->on_time(now_);
+    const auto wanted = effects<Dial>();
+    ASSERT_EQ(wanted.size(), 1U);
+    EXPECT_EQ(wanted[0].rank, 3);
+    EXPECT_EQ(wanted[0].role, Role::beside);
+}
+
+// Found by simulation: 0, whose second was over, left before it could turn to those behind 1.
+TEST_F(RankFour, turns_to_those_behind_a_silent_rank_beside_which_a_goodbye_puts_it) {
+    hears(parent_, News({VerdictKind::left, 0, {}, 0, 0}).bytes);
+    hears(five_, News(enough).bytes);
+    lines_->informed(News(enough).id);
+    for (const Word word : {Word::has_it, Word::all_have_it}) says(six_, word, 6, News(enough).id);
+    lines_->on_time(now_);
+    EXPECT_TRUE(effects<Dial>().empty());
+    hears(five_, News({VerdictKind::silent, 1, {}}).bytes);
+    lines_->on_time(now_);
+    const auto wanted = effects<Dial>();
+    ASSERT_EQ(wanted.size(), 1U);
+    EXPECT_EQ(wanted[0].rank, 2);
+    const LineId two = lines_->attach(2, Role::beside, true, now_);
+    EXPECT_TRUE(lines_->is_counted_on()) << "2 may not have the news";
+    says(two, Word::has_it, 2, News(enough).id);
+    EXPECT_FALSE(lines_->is_counted_on());
+}
+
 TEST_F(RankFour, turns_to_those_behind_one_that_refuses_too) {
     stopped_ = 6;
     lines_->flood(enough, now_);

@@ -6,6 +6,7 @@
 #include "core/socket.hpp"
 #include "core/thread.hpp"
 #include "rendezvous/joining.hpp"
+#include "rendezvous/linger.hpp"
 #include "rendezvous/place.hpp"
 
 #include <tutti/error.hpp>
@@ -25,7 +26,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds linger_limit{1000};
 constexpr milliseconds between_rounds{1000}, between_rounds_with_newcomers{100};
 
 thread_local bool serving = false;  // a membership's service thread
@@ -373,11 +373,9 @@ void Membership::inform(const Inform& news) {
 
 // It passes on news meanwhile.
 void Membership::linger() {
-    const Instant limit = Clock::now() + linger_limit;
+    Linger stay(Clock::now());
     const MutexLock lock(mutex_);
-    while (lifelines_.is_counted_on()) {
-        if (changed_.wait_until(mutex_, limit) == std::cv_status::timeout) break;
-    }
+    while (lifelines_.is_counted_on() && !stay.is_over(Clock::now())) changed_.wait_for(mutex_, Linger::longest_look);
 }
 
 void Membership::stop() {

@@ -43,6 +43,17 @@ bool Tree::is_connected(int rank) const {
     return std::ranges::any_of(lines_, [rank](const auto& entry) { return entry.second.rank == rank; });
 }
 
+int Tree::direction_of(int rank) const {
+    std::vector<bool> gone = gone_;
+    gone[static_cast<std::size_t>(rank_)] = false;
+    for (int below = rank; below >= 0;) {
+        const int above = rendezvous::parent_of(below, gone);
+        if (above == rank_) return below;
+        below = above;
+    }
+    return rendezvous::parent_of(rank_, gone);
+}
+
 std::vector<LineId> Tree::release_parent() {
     std::vector<LineId> released;
     for (auto& [id, line] : lines_) {

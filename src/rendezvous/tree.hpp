@@ -46,6 +46,8 @@ class Tree {
     Lifeline* find(LineId line);
     const std::map<LineId, Lifeline>& lines() const noexcept { return lines_; }
     bool is_connected(int rank) const;
+    /// The neighbour behind which that rank lies, or it itself: the way to it among the ranks that are not gone.
+    int direction_of(int rank) const;
     /// That child has come, or has another parent.
     void has_come(int rank) { awaited_.erase(rank); }
     /// The lifelines to parents are none any more: this rank has another, or needs none. Returns those that were.

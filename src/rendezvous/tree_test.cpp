@@ -110,6 +110,18 @@ TEST(Trees, know_which_ranks_have_new_neighbours_since_others_left) {
     EXPECT_TRUE(tree.has_new_neighbours(1)) << "all children of 0 are its own now";
 }
 
+TEST(Trees, know_behind_which_neighbour_a_rank_lies) {
+    Tree four(4, 16);
+    for (const auto& [rank, neighbour] : {std::pair{7, 6}, {5, 5}, {1, 0}, {9, 0}, {0, 0}})
+        EXPECT_EQ(four.direction_of(rank), neighbour) << rank;
+    four.note_goodbye(6, true);
+    EXPECT_EQ(four.direction_of(7), 7);
+    four.note_goodbye(0, true);
+    EXPECT_EQ(four.direction_of(9), 1);
+    four.note_goodbye(4, true);
+    EXPECT_EQ(four.direction_of(7), 7) << "for a rank that leaves, too";
+}
+
 TEST(Trees, know_new_neighbours_that_nobody_else_tells_of_the_end) {
     Tree four(4, 8);
     const LineId zero = four.attach({0, Role::parent, true});

@@ -1,5 +1,7 @@
 #include "simulation/lifelines_world.hpp"
 
+#include "rendezvous/linger.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +17,7 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using How = LineEnd::How;
 
-constexpr milliseconds silence_limit{13'500}, linger_limit{1000}, joining_limit{20'000};
+constexpr milliseconds silence_limit{13'500}, joining_limit{20'000};
 constexpr milliseconds strikes_within{800}, arrivals_within{200}, settling{4000};
 const Instant begun{std::chrono::hours(1)};
 
@@ -46,12 +48,12 @@ struct LifelinesWorld::Rank {
     bool died = false, process_ended = false;
     bool cut = false;              // one of its lifelines broke
     std::vector<int> witnesses{};  // that a lifeline showed its death
-    Instant leave_limit{};
+    std::optional<Linger> stay{};  // while it leaves
     std::map<LineId, Side> sides{};
     std::vector<std::function<void()>> held{};  // events that wait until it runs
     std::optional<Instant> tick{};
     std::vector<Verdict> heard{};
-    bool began_news = false, all_had_come = false, was_settled = false;
+    bool began_news = false, all_had_joined = false, was_settled = false;
 
     int number() const { return roster.rank; }
     const std::string& host() const { return roster.own().host_key; }
@@ -135,7 +137,7 @@ void LifelinesWorld::after_event(Rank& rank) {
     if (rank.closed) return;
     rank.lines->on_time(now_);
     perform(rank);
-    if (rank.leaving && (!rank.lines->is_counted_on() || now_ >= rank.leave_limit)) return end_by_leaving(rank);
+    if (rank.leaving && (!rank.lines->is_counted_on() || rank.stay->is_over(now_))) return end_by_leaving(rank);
     check_settled(rank);
     const auto look = rank.lines->next_look(now_);
     if (!look || (rank.tick && *rank.tick <= *look)) return;
@@ -361,10 +363,15 @@ void LifelinesWorld::strike(Strike strike) {
 void LifelinesWorld::leave(Rank& rank) {
     if (rank.leaving || !rank.joined) return;
     rank.leaving = true;
-    rank.leave_limit = now_ + linger_limit;
+    rank.stay.emplace(now_);
     rank.lines->leave(now_);
-    at_rank(rank.number(), rank.leave_limit, [] {});
+    linger(rank);
     after_event(rank);
+}
+
+// It looks now and then, until it ends.
+void LifelinesWorld::linger(Rank& rank) {
+    at_rank(rank.number(), now_ + Linger::longest_look, [this, &rank] { linger(rank); });
 }
 
 // The last of a rank that leaves: it answers those that have come until now, and its process ends a little later.
@@ -491,10 +498,17 @@ void LifelinesWorld::begin_news(Rank& rank) {
         if (has_answered && is_accusation(verdict.kind))
             wrong(fmt::format("rank {} accuses after it has answered for an accusation", rank.number()));
         rank.began_news = true;
-        rank.all_had_come = now_ >= begun + arrivals_within + milliseconds(150);
+        rank.all_had_joined = std::ranges::all_of(ranks_, [this](const auto& other) { return is_attached(*other); });
         rank.heard.push_back(verdict);
     }
     after_event(rank);
+}
+
+// It has joined, and its lifelines are there at both ends.
+bool LifelinesWorld::is_attached(const Rank& rank) const {
+    return rank.joined && std::ranges::all_of(rank.sides, [](const auto& entry) {
+               return entry.second.connection->other(entry.second).line != 0;
+           });
 }
 
 // ---- Checks
@@ -529,7 +543,9 @@ void LifelinesWorld::check_verdict(const Rank& rank, const Verdict& verdict) {
                           verdict.rank, verdict.text));
 }
 
-// Where nothing but news happens, a rank whose news are settled knows that all have them.
+// Where ranks stop and begin news, and nothing else happens, a rank whose news are settled knows that all have them
+// that never stopped. All had joined when it began: those behind a rank that waits for its first lifeline cannot be
+// reached.
 void LifelinesWorld::check_settled(Rank& rank) {
     if (!rank.began_news || rank.was_settled || !rank.lines->settled()) return;
     rank.was_settled = true;
@@ -540,9 +556,7 @@ void LifelinesWorld::check_settled(Rank& rank) {
                });
     };
     if (std::ranges::any_of(rank.heard, is_outranked)) return;
-    // Around a rank that is stopped news come a second way, whose answers do not wait for those behind (LIFELINES.md).
-    if (std::ranges::any_of(ranks_, [](const auto& other) { return other->has_been_stopped; })) return;
-    if (!rank.all_had_come || has(Strike::death) || has(Strike::host_loss) || has(Strike::cut) || has(Strike::leave))
+    if (!rank.all_had_joined || has(Strike::death) || has(Strike::host_loss) || has(Strike::cut) || has(Strike::leave))
         return;
     for (const auto& other : ranks_) {
         if (!other->counts() || other->has_been_stopped || other->sides.empty() || other->knows_the_end()) continue;
@@ -556,9 +570,8 @@ void LifelinesWorld::check_end() {
     for (const auto& rank : ranks_) {
         // Only the end that leaves accuses the other.
         if (rank->cut && rank->leaving) may_stay_unknown_ = true;
-        // It stays for a second, in which it cannot tell those behind a neighbour that is silent.
-        if (rank->leaving && rank->has_been_stopped && rank->knows_the_end()) may_stay_unknown_ = true;
-        // It has said that it has the news, and passes them no further, nor can it say any more that all have them.
+        // It is stopped for ever. It has said that it has the news, passes them no further, and cannot say that all
+        // have them.
         never_answered |= rank->stopped && rank->knows_the_end();
     }
     may_stay_unknown_ |= never_answered;

@@ -86,6 +86,7 @@ class LifelinesWorld {
     void plan_strikes();
     void strike(Strike strike);
     void leave(Rank& rank);
+    void linger(Rank& rank);
     void end_by_leaving(Rank& rank);
     void close_all(Rank& rank);
     void stop(Rank& rank);
@@ -94,6 +95,7 @@ class LifelinesWorld {
     void lose_host(const std::string& host);
     void cut(Rank& rank);
     void begin_news(Rank& rank);
+    bool is_attached(const Rank& rank) const;
     // Checks: they fail the test.
     void inform(Rank& rank, const rendezvous::Inform& news);
     void check_verdict(const Rank& rank, const rendezvous::Verdict& verdict);

@@ -1,0 +1,31 @@
+// Linger: how long a rank that leaves stays for its neighbours' sake: a second, of time in which it runs. Whoever stays
+// looks every `longest_look`; what is longer between two looks is time in which its process was stopped.
+//
+// Threads: one at a time.
+#pragma once
+
+#include "core/deadline.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+namespace tutti::rendezvous {
+
+class Linger {
+ public:
+    static constexpr std::chrono::milliseconds longest_look{100};
+
+    explicit Linger(Instant now) : looked_(now) {}
+    /// This rank looks: whether it has stayed long enough.
+    bool is_over(Instant now) {
+        left_ -= std::min<Clock::duration>(now - looked_, longest_look);
+        looked_ = now;
+        return left_ <= Clock::duration::zero();
+    }
+
+ private:
+    Instant looked_;
+    Clock::duration left_ = std::chrono::seconds(1);
+};
+
+}  // namespace tutti::rendezvous
