@@ -21,8 +21,8 @@ class Endpoint {
     /// Of a listen_host: every address of the host.
     static constexpr const char* every_address = "0.0.0.0";
 
-    /// Listens at `host`, as soon as that name is known, and at the local endpoint where the system lets it; once. Throws
-    /// DistNetworkError.
+    /// Listens at `host`, as soon as that name is known, and at the local endpoint where the system lets it; once.
+    /// Throws DistNetworkError.
     void open(const std::string& host, const Deadline& until_known);
 
     /// Its part of the rank's card.
