@@ -165,9 +165,17 @@ TEST(MpiAfterAll, makes_groups_after_ranks_that_did_not_come_and_refuses_them_af
         std::vector<float> x(64 << 20, 1);
         barrier({.group = w});
         Work work = async::all_reduce(x, {.group = w});
-        EXPECT_THROW(work.wait(50ms), Timeout) << "MPI is quicker than the test";
-        if (w.rank() == 0) w.abort("enough");
-        EXPECT_THROW(work.wait(), Aborted);
+        job().meet("issued");
+        if (w.rank() == 0) {
+            EXPECT_THROW(work.wait(100ms), Timeout) << "MPI is quicker than the test";
+            w.abort("enough");
+            EXPECT_THROW(work.wait(), Aborted);
+        } else {
+            try {
+                work.wait();  // on a loaded machine its part may be over before it hears of the end
+            } catch (const Aborted&) {
+            }
+        }
         job().meet("given up");
     }
     const std::string text = message_of<DistBackendError>([] { job().world("refused"); });

@@ -40,6 +40,7 @@ if [ "$(grep -c '  PASSED  .*1 test' "$work/log")" = 3 ]; then
   echo "ok: a group that is given up"
 else
   echo "FAILED: a group that is given up"
+  grep -A 5 Failure "$work/log"
   tail -n 40 "$work/log"
   failed=1
 fi
