@@ -45,10 +45,20 @@ bool wait_until_written(std::chrono::milliseconds limit) {
     return result == 0;
 }
 
+// A handler of faulthandler's that calls another one is registered anew each time, and so that it breaks off the
+// program's system calls.
+bool let_calls_go_on(int signal) {
+    struct sigaction action {};
+    if (::sigaction(signal, nullptr, &action) != 0) return false;
+    action.sa_flags |= SA_RESTART;
+    return ::sigaction(signal, &action, nullptr) == 0;
+}
+
 std::string stacks(int signal, int file, std::chrono::milliseconds limit) {
     while (::sem_trywait(&written) == 0) {
     }
-    if (::ftruncate(file, 0) != 0 || ::lseek(file, 0, SEEK_SET) != 0 || ::kill(::getpid(), signal) != 0) return {};
+    if (::ftruncate(file, 0) != 0 || ::lseek(file, 0, SEEK_SET) != 0 || !let_calls_go_on(signal)) return {};
+    if (::kill(::getpid(), signal) != 0) return {};
     if (!wait_until_written(limit))
         return "  Python: no answer: each of its threads blocks signals, or is in the kernel\n";
     std::string text;
