@@ -86,7 +86,7 @@ if world.rank == 1:
 try:
     tutti.mpi.init()
 except dist.InvalidArgument as error:
-    os.write(1, f"taken: {error}\n".encode())
+    os.write(1, f"taken: {error}\\n".encode())
 """
 ERRORS = """
 from mpi4py import MPI
