@@ -1,5 +1,5 @@
 // Linger: how long a rank that leaves stays for its neighbours' sake: a second, of time in which it runs. Whoever stays
-// looks every `longest_look`; what is longer between two looks is time in which its process was stopped.
+// looks every `longest_look`; where two looks are farther apart, the process was stopped for the rest of that time.
 //
 // Threads: one at a time.
 #pragma once

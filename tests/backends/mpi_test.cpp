@@ -38,7 +38,7 @@ struct Job {
             store.set("left " + std::to_string(rank), "");
             for (int other = 0; other < size; ++other) store.wait({"left " + std::to_string(other)}, 10s);
         } catch (const DistError&) {
-            // What has gone wrong has been said, or rank 0 has left.
+            // A test has told of its fault by now, or rank 0 has left with the store.
         }
     }
 

@@ -38,8 +38,8 @@ bool is_transport(const std::string& library) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    // The suite leaves out those that native alone has: shared memory, who is blamed in which words. Comparing calls
-    // before data moves is tutti's business where it carries out the calls, and not where a backend does.
+    // The suite leaves out tests of what native alone has: shared memory, and the words of errors that blame a rank.
+    // tutti compares calls before data moves where it carries them out itself, and not where a backend does.
     const std::string comparing = "-*disagree*:*Agreement*:*both_sides*:*both_sizes*:";
     ::testing::GTEST_FLAG(filter) = comparing + "*WithoutWaiting*:*Failures.*:Waiting*:Death*:*/tcp";
     // The tests ask for it when they are set up.
