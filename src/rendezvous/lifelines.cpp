@@ -208,7 +208,8 @@ bool Lifelines::would_be_missed(LineId id) {
 
 // A rank that had said goodbye, or has moved, or was never quite here; else a death, or the end of its host. Both ends
 // notice a lifeline that closes, as do all ranks that have one to that rank; all else may go unnoticed. So may a death
-// while others leave: a rank that is about to have a lifeline to the dead one has none yet.
+// while others leave: a rank that is about to have a lifeline to the dead one has none yet. And one whose other end was
+// yet to count on this rank: it may have said goodbye to all that it knew.
 void Lifelines::on_end(LineId id, const LineEnd& end, Instant now) {
     const Lifeline* const found = tree_.find(id);
     if (found == nullptr) return;
@@ -228,7 +229,8 @@ void Lifelines::on_end(LineId id, const LineEnd& end, Instant now) {
     std::optional<Verdict> verdict;
     if (counts) verdict = how == How::host_lost ? loss_of_host(lost) : death_of(line, end);
     if (verdict) {
-        const bool may_be_unseen = how != How::closed || may_be_unnoticed || tree_.has_new_neighbours(line.rank);
+        const bool may_be_unseen =
+            how != How::closed || may_be_unnoticed || !line.confirmed || tree_.has_new_neighbours(line.rank);
         if (may_be_unseen) unreachable_.insert(lost.begin(), lost.end());  // no rank waits for their answers
         const bool is_new = passed_on || pass_on(*verdict, no_line, now);
         if (may_be_unseen) go_around(lost, now);

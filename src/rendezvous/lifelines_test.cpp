@@ -169,7 +169,20 @@ TEST_F(RankFour, calls_nobody_dead_whose_lifeline_was_not_there_on_both_ends_unl
     lines_->on_end(seven, {}, now_);
     EXPECT_TRUE(effects<Inform>().empty());
     lines_->on_end(again, {.process_end = "exited with status 1"}, now_);
-    ASSERT_EQ(effects<Inform>().size(), 1U);
+    ASSERT_EQ(informed_within(1s).size(), 1U);
+}
+
+// Found by simulation: a parent said goodbye to those that were connected to it, and was killed while it waited for a
+// child that was yet to come. That child alone knew of a death, and the others had no lifeline to it any more.
+TEST_F(RankFour, turns_to_those_beside_a_dead_rank_to_which_it_was_not_yet_connected) {
+    says(parent_, Word::moved, 0);
+    lines_->on_end(parent_, {}, now_);
+    const LineId unseen = lines_->attach(0, Role::parent, false, now_);
+    lines_->take_effects();
+    lines_->on_end(unseen, {.process_end = "killed by SIGKILL"}, now_);
+    std::vector<int> dialed;
+    for (const Dial& dial : effects<Dial>()) dialed.push_back(dial.rank);
+    EXPECT_EQ(dialed, (std::vector{1, 2}));
 }
 
 // A lifeline that was being made when its rank left: the goodbye came over another.
