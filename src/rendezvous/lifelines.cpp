@@ -91,9 +91,9 @@ void Lifelines::on_verdict(LineId id, Lifeline& line, ReadNews news, Instant now
         if (line.role == Role::parent) reparenter_.request(now + Reparenter::delay);
     }
     const bool is_new = pass_on(verdict, id, now);
-    // News that came before are those behind another neighbour, or came from this one over a lifeline beside this; or
-    // that one has turned to this rank around a silent one, and counts on those behind this rank.
-    if (!is_new && tree_.direction_of(line.rank) != line.rank) ledger_.owe_too(news_id, line.rank);
+    // Whoever sends news that came before counts on those behind this rank as well: it may be the only one that waits
+    // for them, as the one by which they came was silent, or this rank was.
+    if (!is_new) ledger_.owe_too(news_id, line.rank);
     const bool owes = is_new || ledger_.owes(news_id, line.rank);
     if (wants_answer(verdict)) send(id, to_bytes(owes ? Word::has_it : Word::all_have_it, roster_.rank, news_id));
     if (!is_new) return;

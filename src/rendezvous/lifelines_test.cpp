@@ -118,8 +118,23 @@ TEST_F(RankFour, passes_the_same_news_on_once) {
     hears(parent_, news.bytes);
     lines_->take_effects();
     hears(five_, news.bytes);
-    EXPECT_EQ(sent(), (Sent{{five_, kind(Word::all_have_it)}}));
+    EXPECT_EQ(sent(), (Sent{{five_, kind(Word::has_it)}}));
     EXPECT_FALSE(lines_->flood(enough, now_));
+}
+
+// Found by simulation: rank 4 was stopped, and 5 told 0 past it. When 4 ran again it had the news of 5, said to 0 at once
+// that all had them, and 0 passed that on, though 6 and 7 had yet to hear.
+TEST_F(RankFour, answers_a_neighbour_that_sends_news_again_when_those_behind_it_have_them) {
+    const News news(enough);
+    hears(five_, news.bytes);
+    lines_->informed(news.id);
+    hears(parent_, news.bytes);
+    says(parent_, Word::all_have_it, 0, news.id);
+    lines_->on_time(now_);
+    lines_->take_effects();
+    says(six_, Word::all_have_it, 6, news.id);
+    lines_->on_time(now_);
+    EXPECT_EQ(sent(), (Sent{{parent_, kind(Word::all_have_it)}, {five_, kind(Word::all_have_it)}}));
 }
 
 TEST_F(RankFour, knows_when_all_have_its_own_news) {
