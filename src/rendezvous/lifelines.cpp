@@ -191,12 +191,13 @@ void Lifelines::reparent(Instant now) {
 
 void Lifelines::on_dial_failed(const Dial& dial, DialFailure how, Instant now) {
     if (dial.role == Role::beside) dialed_.erase(dial.rank);
-    if (dial.role == Role::parent) {
+    if (dial.role == Role::parent)
         how == DialFailure::no_thread ? reparenter_.failed_for_all(now) : reparenter_.failed();
-    } else if (how == DialFailure::refused) {  // it has gone, and the ranks beside it may not have the news either
-        go_around({dial.rank}, now);
-        ledger_.drop(dial.rank);
-    }
+    const bool has_left = dial.role == Role::parent && tree_.is_gone(dial.rank);
+    if (how != DialFailure::refused || has_left) return;
+    // It has gone, and the ranks beside it may lack the news that this one has, or have news that this one lacks.
+    go_around({dial.rank}, now);
+    ledger_.drop(dial.rank);
 }
 
 // ---- Losses

@@ -353,6 +353,15 @@ TEST_F(RankFour, turns_to_those_behind_one_that_refuses_too) {
     EXPECT_TRUE(lines_->settled()) << "nobody can be reached of those that are left";
 }
 
+// Found by simulation: a rank had died unnoticed, as those that would have seen it had left or died; the one that looked
+// for a parent asked it again and again, and never heard what the ranks behind it knew.
+TEST_F(RankFour, turns_to_those_beside_a_parent_that_refuses_and_has_not_said_goodbye) {
+    lines_->on_dial_failed({0, Role::parent, 300ms}, DialFailure::refused, now_);
+    std::vector<int> dialed;
+    for (const Dial& dial : effects<Dial>()) dialed.push_back(dial.rank);
+    EXPECT_EQ(dialed, (std::vector{1, 2}));
+}
+
 TEST_F(RankFour, waits_for_a_sign_of_life_of_a_process_that_is_not_stopped) {
     lines_->flood(enough, now_);
     lines_->take_effects();
