@@ -59,48 +59,16 @@ std::vector<bool> overlapping(const char* name, const std::vector<PreparedOperat
     return found;
 }
 
-// A part of a buffer that a call reads or writes, in bytes.
-struct Stretch {
-    std::uint64_t at = 0, bytes = 0;
-};
-using Stretches = std::vector<Stretch>;
+// Parts of a buffer that a call reads or writes.
+using Stretches = std::vector<engine::Stretch>;
 
 std::uint64_t end_of(const Stretches& stretches) {
     std::uint64_t end = 0;
-    for (const Stretch& s : stretches) end = std::max(end, s.at + s.bytes);
+    for (const engine::Stretch& s : stretches) end = std::max(end, s.at + s.bytes);
     return end;
 }
 void copy_stretches(std::byte* to, const std::byte* from, const Stretches& stretches) {
-    for (const Stretch& s : stretches) std::memcpy(to + s.at, from + s.at, s.bytes);
-}
-
-struct Access {
-    Stretches input, output;
-};
-Access access_of(const algorithm::Request& r) {
-    using Counts = std::vector<std::uint64_t>;
-    const auto whole = [&](std::uint64_t count) { return Stretches{{0, count * r.element_bytes}}; };
-    const auto exchanged = [&](const Counts& counts, const Counts& offsets) {
-        Stretches stretches;
-        for (std::size_t i = 0; i < counts.size(); ++i) {
-            if (counts[i] > 0) stretches.push_back({offsets[i] * r.element_bytes, counts[i] * r.element_bytes});
-        }
-        return stretches;
-    };
-    const auto one_side = [&](CollectiveTraits::Extent extent, const Counts& counts, const Counts& offsets) {
-        using Extent = CollectiveTraits::Extent;
-        switch (extent) {
-            case Extent::own_block: return whole(r.counts[static_cast<std::size_t>(r.rank)]);
-            case Extent::all_blocks: return whole(std::accumulate(r.counts.begin(), r.counts.end(), std::uint64_t{0}));
-            case Extent::exchanged: return exchanged(counts, offsets);
-            case Extent::nothing:
-            case Extent::whole: break;
-        }
-        return whole(r.count);
-    };
-    const CollectiveTraits& traits = traits_of(r.collective);
-    return {one_side(traits.input, r.send_counts, r.send_offsets),
-            one_side(traits.output, r.receive_counts, r.receive_offsets)};
+    for (const engine::Stretch& s : stretches) std::memcpy(to + s.at, from + s.at, s.bytes);
 }
 
 // Memory of the operation's own instead of the program's; null where it is its own already, or there is none.
@@ -133,11 +101,10 @@ std::function<void()> apart(const PreparedOperation& operation) {
     if (o.begin) std::exchange(o.begin, nullptr)();
     std::function<void()> write;
     if (o.is_collective) {
-        const Access access = access_of(o.request);
-        const bool in_place = o.request.in_place || o.request.collective == Collective::broadcast;
-        if (!in_place) read_apart(o, o.call.input, access.input);
-        write = write_apart(o, o.call.output, access.output, in_place);
-        if (in_place) o.call.input = o.call.output;
+        const int rank = o.group->ranks().rank(), ranks = o.group->ranks().size();
+        if (!o.call.in_place) read_apart(o, o.call.input, o.call.input_parts(rank, ranks));
+        write = write_apart(o, o.call.output, o.call.output_parts(rank, ranks), o.call.in_place);
+        if (o.call.in_place) o.call.input = o.call.output;
     } else if (o.is_receive) {
         write = write_apart(o, o.transfer.target, {{0, o.transfer.bytes}}, true);
     } else {

@@ -185,8 +185,4 @@ DisplacedBlocks displaced_blocks(int rank, int ranks, const DisplacedLengths& le
     return blocks;
 }
 
-bool leaves_gaps(std::span<const std::uint64_t> counts, std::uint64_t elements) {
-    return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}) != elements;
-}
-
 }  // namespace tutti::api

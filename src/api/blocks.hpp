@@ -82,7 +82,4 @@ struct DisplacedLengths {
 DisplacedBlocks displaced_blocks(int rank, int ranks, const DisplacedLengths& lengths, const AllToAllVOptions& options,
                                  const DisplacedRooms& rooms, const DisplacedNames& names = {});
 
-/// Whether blocks that do not overlap leave some of `elements` elements untouched.
-bool leaves_gaps(std::span<const std::uint64_t> counts, std::uint64_t elements);
-
 }  // namespace tutti::api

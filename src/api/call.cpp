@@ -93,6 +93,7 @@ void set_source(Call& call, const ConstTensorView& tensor) {
 void set_target_in_place(Call& call, const TensorView& tensor) {
     set_target(call, tensor);
     call.input = call.output;
+    call.in_place = true;
 }
 
 void refer(Call& call, const ConstTensorView& source) {
@@ -134,12 +135,6 @@ std::span<const std::uint64_t> counts_of(const List& list, RankNumbers& room) {
     const std::span<std::uint64_t> counts = room.take(list.size());
     std::ranges::transform(list, counts.begin(), [](const ConstTensorView& view) { return count_of(view); });
     return counts;
-}
-
-/// One for each rank. Where they differ they are no short call.
-void set_counts(Call& call, std::span<const std::uint64_t> counts) {
-    call.set_counts(counts);
-    if (call.block_bytes == engine::CollectiveCall::different) call.counts = counts;
 }
 
 template <class List>
@@ -206,7 +201,7 @@ void all_gather(Call& call, const TensorList& outputs, const ConstTensorView& te
     check_list(call, "output_list", "an entry of output_list", outputs, call.dtype);
     check_count(call.name, "output_list's entry for this rank", outputs[static_cast<std::size_t>(call.group->rank())],
                 count_of(tensor));
-    set_counts(call, counts_of(outputs, call.receive_room));
+    call.set_counts(counts_of(outputs, call.receive_room));
     set_memory(call, tensor, outputs, OwnBlock::in_target);
     set_fingerprint_of_blocks(call);
 }
@@ -230,7 +225,7 @@ void all_gather_into_tensor_uneven(Call& call, const TensorView& output, const C
     const auto counts =
         split_counts(call.name, "output", o.output_split_sizes, output, call.group->size(), call.receive_room);
     check_count(call.name, "input", input, counts[static_cast<std::size_t>(call.group->rank())]);
-    set_counts(call, counts);
+    call.set_counts(counts);
     set_memory(call, input, output, OwnBlock::in_target);
     set_fingerprint_of_blocks(call);
 }
@@ -273,7 +268,7 @@ void reduce_scatter(Call& call, const TensorView& output, const ConstTensorList&
     check_count(call.name, "input_list's entry for this rank", inputs[static_cast<std::size_t>(call.group->rank())],
                 count_of(output));
     set_op(call, o.op);
-    set_counts(call, counts_of(inputs, call.send_room));
+    call.set_counts(counts_of(inputs, call.send_room));
     set_memory(call, inputs, output, OwnBlock::in_source);
     set_fingerprint_of_blocks(call, o.op.kind());
 }
@@ -299,7 +294,7 @@ void reduce_scatter_tensor_uneven(Call& call, const TensorView& output, const Co
         split_counts(call.name, "input", o.input_split_sizes, input, call.group->size(), call.send_room);
     check_count(call.name, "output", output, counts[static_cast<std::size_t>(call.group->rank())]);
     set_op(call, o.op);
-    set_counts(call, counts);
+    call.set_counts(counts);
     set_memory(call, input, output, OwnBlock::in_source);
     set_fingerprint_of_blocks(call, o.op.kind());
 }

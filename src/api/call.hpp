@@ -40,9 +40,7 @@ struct Call : engine::CollectiveCall {
     const TensorView* target = nullptr;
     const TensorList* targets = nullptr;
     const ReduceOp* scaling = nullptr;  ///< premul_sum, with its factor
-    /// Elements of the ranks' blocks where they differ; empty: `count` each. Of calls without a root.
-    std::span<const std::uint64_t> counts;
-    std::optional<Device> device{};  ///< barrier: where it runs, if its caller says so
+    std::optional<Device> device{};     ///< barrier: where it runs, if its caller says so
     /// All buffers are host memory in one piece, input and output apart: the call needs no copies.
     bool direct = false;
     RankNumbers send_room, receive_room;  // of `counts` and of the blocks of an all_to_all

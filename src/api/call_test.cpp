@@ -73,7 +73,9 @@ TEST_F(CallOfTwo, blocks_of_different_lengths_have_counts_and_no_length) {
         EXPECT_EQ(call->fingerprint, sized->fingerprint);
     }
     const PreparedOperation operation = prepare(*listed);
-    EXPECT_EQ(operation->request.counts, (std::vector<std::uint64_t>{5, 3}));
+    EXPECT_EQ(std::vector(operation->call.counts.begin(), operation->call.counts.end()),
+              (std::vector<std::uint64_t>{5, 3}));
+    EXPECT_NE(operation->call.counts.data(), listed->counts.data());
     EXPECT_EQ(static_cast<void*>(operation->call.output), large_.data());
 }
 
@@ -120,11 +122,12 @@ TEST_F(CallOfTwo, blocks_of_all_to_all_v_are_the_callers_numbers_until_they_are_
     EXPECT_EQ(call->received_from(1), 3 * sizeof(float));
     const PreparedOperation operation = prepare(*call), again = operation->again();
     for (const PreparedOperation& each : {operation, again}) {
-        EXPECT_EQ(each->call.send_counts.data(), each->request.send_counts.data());
-        EXPECT_EQ(each->call.receive_offsets.data(), each->request.receive_offsets.data());
-        EXPECT_EQ(each->request.receive_offsets, (std::vector<std::uint64_t>{0, 2})) << "an empty block is nowhere";
+        EXPECT_NE(each->call.send_counts.data(), call->send_counts.data());
+        EXPECT_NE(each->call.receive_offsets.data(), call->receive_offsets.data());
+        EXPECT_EQ(each->call.output_parts(0, 2), call->output_parts(0, 2));
+        EXPECT_EQ(each->call.output_parts(0, 2).front().at, 0U) << "an empty block is nowhere";
     }
-    EXPECT_NE(again->request.send_counts.data(), operation->request.send_counts.data());
+    EXPECT_NE(again->call.send_counts.data(), operation->call.send_counts.data());
 }
 
 TEST_F(CallOfTwo, an_operation_of_a_direct_call_copies_nothing) {
@@ -154,7 +157,7 @@ TEST_F(CallOfTwo, scaled_values_go_through_memory_of_the_operation_in_the_type_o
     EXPECT_EQ(operation->call.op, ReduceOp::Kind::sum);
     EXPECT_EQ(operation->call.block_bytes, 6 * sizeof(float));
     EXPECT_NE(operation->call.input, operation->call.output);
-    EXPECT_FALSE(operation->request.in_place);
+    EXPECT_FALSE(operation->call.in_place);
     EXPECT_NE(static_cast<void*>(operation->call.output), halves.data());
     EXPECT_EQ(operation->call.fingerprint, call->fingerprint);
 }

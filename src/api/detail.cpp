@@ -135,6 +135,7 @@ void compare(Group& group, milliseconds timeout, const Announcement& own) {
 Announcement announcement_of(const char* name, const engine::CollectiveCall& call, int ranks) {
     Announcement own{
         .name = name, .device = {}, .fingerprints = {call.fingerprint}, .shape = {}, .blocks = {}, .sent = {}};
+    own.blocks.assign(call.counts.begin(), call.counts.end());
     const CollectiveTraits::Extent input = traits_of(call.collective).input;
     if (input == CollectiveTraits::Extent::exchanged) {
         for (int peer = 0; peer < ranks; ++peer) {
@@ -160,7 +161,6 @@ const ConstTensorView* counted(const Call& call, ConstTensorView& room) {
 void verify(const Call& call) {
     if (call_recorder != nullptr) return;  // nothing is called yet
     Announcement own = announcement_of(call.name, call, call.group->size());
-    own.blocks.assign(call.counts.begin(), call.counts.end());
     ConstTensorView room;
     const ConstTensorView* const tensor = counted(call, room);
     if (own.count >= 0 && tensor != nullptr) own.shape.assign(tensor->shape().begin(), tensor->shape().end());
@@ -179,7 +179,6 @@ void verify(const char* name, std::span<const PreparedOperation> operations) {
     Operation& first = *operations.front();
     Announcement own = announcement_of(name, first.call, detail::group_of(first).size());
     own.device = name_of(first.device.type);
-    if (first.call.block_bytes == engine::CollectiveCall::different) own.blocks = first.request.counts;
     for (const PreparedOperation& later : operations.subspan(1)) own.fingerprints.push_back(later->call.fingerprint);
     compare(detail::group_of(first), first.timeout, own);
 }

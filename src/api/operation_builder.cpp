@@ -14,8 +14,6 @@
 namespace tutti::api {
 namespace {
 
-using Counts = std::vector<std::uint64_t>;
-
 template <class View>
 std::uint64_t total_of(const std::vector<View>& list) {
     return std::accumulate(list.begin(), list.end(), std::uint64_t{0},
@@ -30,19 +28,18 @@ class OperationBuilder {
         operation_->timeout = call.timeout.count() > 0 ? call.timeout : group_.timeout();
         operation_->stream = call.stream;
         operation_->group = group_.shared_from_this();
-        operation_->call = call;
+        operation_->set_call(call);
+        operation_->is_symmetric = group_.memory().uses_symmetric();
         if (call.device) put_on(*call.device);
     }
 
     PreparedOperation build() {
-        set_request();
         set_memory();
-        operation_->refer_to_blocks();
         return std::move(operation_);
     }
 
  private:
-    algorithm::Request& request() { return operation_->request; }
+    engine::CollectiveCall& made() { return operation_->call; }
 
     // For an operation without buffers.
     void put_on(Device device) {
@@ -50,50 +47,17 @@ class OperationBuilder {
         if (operation_->stream == Stream{}) operation_->stream = current_stream(device.type);
     }
 
-    void set_request() {
-        const CollectiveTraits& traits = traits_of(call_.collective);
-        algorithm::Request& r = request();
-        r.collective = call_.collective;
-        r.rank = group_.rank();
-        r.root = call_.root;
-        r.element_bytes = size_of(call_.dtype);
-        r.dtype = call_.dtype;
-        if (traits.combines) r.op = call_.op;
-        r.single_rounding = traits.combines && is_low_precision(call_.dtype);
-        r.rank_order = group_.determinism() == Determinism::layout_invariant;
-        r.algorithm = group_.planner().named(r.collective);
-        r.symmetric = group_.memory().uses_symmetric();
-        r.in_place = traits.combines && call_.source == nullptr && call_.sources == nullptr;
-        switch (traits.input) {
-            case CollectiveTraits::Extent::nothing: return;
-            case CollectiveTraits::Extent::whole: r.count = call_.count; return;
-            case CollectiveTraits::Extent::own_block:
-            case CollectiveTraits::Extent::all_blocks: r.counts = counts_of(call_.counts); return;
-            case CollectiveTraits::Extent::exchanged:
-                r.send_counts = counts_of(call_.send_counts);
-                r.receive_counts = counts_of(call_.receive_counts);
-                r.send_offsets = offsets_of({r.send_counts, call_.send_offsets});
-                r.receive_offsets = offsets_of({r.receive_counts, call_.receive_offsets});
-        }
-    }
-    // Of each rank; `counts` are empty where they are equal.
-    Counts counts_of(std::span<const std::uint64_t> counts) const {
-        if (counts.empty()) return Counts(static_cast<std::size_t>(group_.size()), call_.count);
-        return {counts.begin(), counts.end()};
-    }
-
     void set_memory() {
-        const bool is_broadcast = call_.collective == Collective::broadcast;
+        const bool is_loaded = call_.collective != Collective::broadcast || group_.rank() == call_.root;
         const std::uint64_t read = source_count(), written = target_count();
         if (call_.source != nullptr) input_ = packed(*call_.source);
         if (call_.sources != nullptr) input_ = packed(*call_.sources);
-        if (call_.target != nullptr)
-            output_ = unpacked(*call_.target, request().in_place || (is_broadcast && request().rank == request().root));
+        if (call_.target != nullptr) output_ = unpacked(*call_.target, call_.in_place && is_loaded);
         if (call_.targets != nullptr) output_ = unpacked(*call_.targets);
-        separate(read * request().element_bytes, written * request().element_bytes);
-        if (call_.scaling != nullptr) premultiply(*call_.scaling, request().in_place ? written : read, written);
-        operation_->call.input = request().in_place || is_broadcast ? output_ : input_;
-        operation_->call.output = output_;
+        separate(read * size_of(call_.dtype), written * size_of(call_.dtype));
+        if (call_.scaling != nullptr) premultiply(*call_.scaling, call_.in_place ? written : read, written);
+        made().input = made().in_place ? output_ : input_;
+        made().output = output_;
     }
     std::uint64_t source_count() const {
         if (call_.source != nullptr) return count_of(*call_.source);
@@ -139,24 +103,28 @@ class OperationBuilder {
         note_device(view);
         operation_->outputs.push_back(view);
         if (view.contiguous()) return static_cast<std::byte*>(view.data());
-        if (call_.collective == Collective::all_to_all && leaves_gaps(request().receive_counts, count_of(view)))
-            return unpacked_blocks(view);
+        if (leaves_gaps(view)) return unpacked_blocks(view);
         Tensor whole = empty(view.dtype(), view.shape());
         if (load) at_begin([whole, view] { copy(whole.view(), view); });
         at_end([whole, view] { copy(view, whole); });
         return keep(whole);
     }
+    // Whether blocks of an all_to_all, which do not overlap, leave some elements untouched.
+    bool leaves_gaps(const TensorView& view) const {
+        if (call_.collective != Collective::all_to_all) return false;
+        std::uint64_t left = view.byte_count();
+        for (int peer = 0; peer < group_.size(); ++peer) left -= call_.received_from(peer);
+        return left > 0;
+    }
     // The same where only some elements are results: the others keep the values that they have by then.
     std::byte* unpacked_blocks(const TensorView& view) {
         const Tensor whole = empty(view.dtype(), view.shape()), results = empty(view.dtype(), view.shape());
-        at_end([whole, results, view, counts = request().receive_counts, offsets = request().receive_offsets] {
-            const std::size_t element = size_of(view.dtype());
+        at_end([whole, results, view, blocks = call_.output_parts(group_.rank(), group_.size())] {
             copy(whole.view(), view);
-            for (std::size_t i = 0; i < counts.size(); ++i) {
-                if (counts[i] == 0) continue;
-                std::memcpy(static_cast<std::byte*>(whole.raw_data()) + offsets[i] * element,
-                            static_cast<const std::byte*>(results.raw_data()) + offsets[i] * element,
-                            counts[i] * element);
+            for (const engine::Stretch& block : blocks) {
+                if (block.bytes == 0) continue;
+                std::memcpy(static_cast<std::byte*>(whole.raw_data()) + block.at,
+                            static_cast<const std::byte*>(results.raw_data()) + block.at, block.bytes);
             }
             copy(view, whole);
         });
@@ -210,12 +178,12 @@ class OperationBuilder {
         if (is_on_device()) return void(operation_->on_device.premultiplied = op);
         const DType stored = call_.dtype, wide = kernels::accumulation_dtype(stored);
         Tensor scaled = empty(wide, Extents::of(static_cast<std::int64_t>(input_count)));
-        const std::byte* source = request().in_place ? output_ : input_;
+        const std::byte* source = made().in_place ? output_ : input_;
         at_begin([stored, scaled, source, factor = op.factor(), input_count] {
             kernels::premultiply(stored, scaled.raw_data(), source, factor, input_count);
         });
         input_ = keep(scaled);
-        request().in_place = false;
+        made().in_place = false;
         if (wide == stored) return;
         std::byte* result = output_;
         Tensor sums = empty(wide, Extents::of(static_cast<std::int64_t>(output_count)));
@@ -227,11 +195,8 @@ class OperationBuilder {
         set_wide_type(wide);
     }
     void set_wide_type(DType wide) {
-        operation_->call.dtype = wide;
-        if (call_.counts.empty()) operation_->call.set_count(call_.count);
-        request().element_bytes = size_of(wide);
-        request().dtype = wide;
-        request().single_rounding = false;
+        made().dtype = wide;
+        if (made().counts.empty()) made().set_count(made().count);
     }
 
     // ---- On a device
@@ -265,14 +230,17 @@ class OperationBuilder {
     // On a device no copy can avoid an overlap: a rank's own block may lie where it is in the whole.
     void check_own_block_in_place() {
         if (!operation_->on_device.input_blocks.empty() || !operation_->on_device.output_blocks.empty()) return;
-        const auto before = [&] {
-            const auto mine =
-                request().counts.begin() + std::min<std::ptrdiff_t>(request().rank, std::ssize(request().counts));
-            return std::accumulate(request().counts.begin(), mine, std::uint64_t{0}) * request().element_bytes;
+        const auto place = [&](const std::vector<engine::Stretch>& blocks) {
+            return blocks[static_cast<std::size_t>(group_.rank())].at;
         };
-        const CollectiveTraits& traits = traits_of(request().collective);
-        if (traits.output == CollectiveTraits::Extent::all_blocks && input_ == output_ + before()) return;
-        if (traits.input == CollectiveTraits::Extent::all_blocks && output_ == input_ + before()) return;
+        const CollectiveTraits& traits = traits_of(call_.collective);
+        const int rank = group_.rank(), ranks = group_.size();
+        if (traits.output == CollectiveTraits::Extent::all_blocks &&
+            input_ == output_ + place(call_.output_parts(rank, ranks)))
+            return;
+        if (traits.input == CollectiveTraits::Extent::all_blocks &&
+            output_ == input_ + place(call_.input_parts(rank, ranks)))
+            return;
         throw InvalidArgument(fmt::format(
             "{}: input and output overlap on {}: expected them apart, or the own block in its place in the whole",
             operation_->name, to_string(operation_->device)));

@@ -16,7 +16,7 @@ constexpr int kind_shift = 36;
 
 // Whether it has a number of elements for each rank's block.
 bool has_counts(const Operation& o) {
-    const CollectiveTraits& traits = traits_of(o.request.collective);
+    const CollectiveTraits& traits = traits_of(o.call.collective);
     return traits.has_blocks() && !traits.is_rooted();
 }
 bool reads_blocks(Collective collective) {
@@ -26,8 +26,10 @@ bool writes_blocks(Collective collective) {
     return traits_of(collective).output == CollectiveTraits::Extent::all_blocks;
 }
 std::uint64_t element_count(const Operation& o) {
-    const Counts& counts = o.request.counts;
-    return has_counts(o) ? std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}) : o.request.count;
+    if (!has_counts(o)) return o.call.count;
+    std::uint64_t sum = 0;
+    for (int r = 0; r < o.group->ranks().size(); ++r) sum += o.call.count_of(r);
+    return sum;
 }
 
 std::byte* bytes_in(Operation& whole, std::uint64_t bytes) {
@@ -41,12 +43,12 @@ void copy_bytes(std::byte* to, const std::byte* from, std::uint64_t bytes) {
 // Copies the blocks of all ranks from the pieces to the pack, or back: the pack has a rank's blocks side by side.
 template <class F>
 void for_each_block(const std::vector<PreparedOperation>& pieces, F&& f) {
-    const std::size_t element = pieces.front()->request.element_bytes;
+    const std::size_t element = size_of(pieces.front()->call.dtype);
     std::vector<std::uint64_t> offsets(pieces.size());
     std::uint64_t packed = 0;
-    for (std::size_t r = 0; r < pieces.front()->request.counts.size(); ++r) {
+    for (int r = 0; r < pieces.front()->group->ranks().size(); ++r) {
         for (std::size_t i = 0; i < pieces.size(); ++i) {
-            const std::uint64_t bytes = pieces[i]->request.counts[r] * element;
+            const std::uint64_t bytes = pieces[i]->call.count_of(r) * element;
             f(*pieces[i], offsets[i], packed, bytes);
             offsets[i] += bytes;
             packed += bytes;
@@ -59,10 +61,7 @@ template <class F>
 void for_each_own(const std::vector<PreparedOperation>& pieces, int rank, F&& f) {
     std::uint64_t packed = 0;
     for (const PreparedOperation& piece : pieces) {
-        const algorithm::Request& request = piece->request;
-        const std::uint64_t bytes =
-            (has_counts(*piece) ? request.counts[static_cast<std::size_t>(rank)] : request.count) *
-            request.element_bytes;
+        const std::uint64_t bytes = piece->call.count_of(rank) * size_of(piece->call.dtype);
         f(*piece, packed, bytes);
         packed += bytes;
     }
@@ -71,13 +70,13 @@ void for_each_own(const std::vector<PreparedOperation>& pieces, int rank, F&& f)
 }  // namespace
 
 bool may_be_packed(const Operation& o) {
-    const Collective c = o.request.collective;
+    const Collective c = o.call.collective;
     return o.is_collective && o.device.type == Device::Type::cpu &&
            (c == Collective::all_reduce || c == Collective::broadcast || has_counts(o));
 }
 
 std::uint64_t packed_bytes(const Operation& o) {
-    return element_count(o) * o.request.element_bytes;
+    return element_count(o) * size_of(o.call.dtype);
 }
 
 std::uint64_t kind_of(const Operation& o) {
@@ -86,45 +85,44 @@ std::uint64_t kind_of(const Operation& o) {
 
 PreparedOperation pack(const std::vector<PreparedOperation>& pieces) {
     const Operation& first = *pieces.front();
-    const Collective collective = first.request.collective;
-    const int rank = first.request.rank;
+    const Collective collective = first.call.collective;
+    const int rank = first.group->ranks().rank();
     auto whole = std::make_shared<Operation>();
     whole->name = first.name;
     whole->timeout = first.timeout;
     whole->group = first.group;
-    whole->request = first.request;
-    whole->call = first.call;
-    std::uint64_t total = 0;
+    whole->is_symmetric = first.is_symmetric;
+    engine::CollectiveCall call = first.call;
+    Counts counts(static_cast<std::size_t>(first.group->ranks().size()));
+    std::uint64_t total = 0, count = 0;
     Counts said{pieces.size()};
-    whole->request.count = 0;
-    std::ranges::fill(whole->request.counts, 0);
     for (const PreparedOperation& piece : pieces) {
         total += packed_bytes(*piece);
         said.push_back(piece->call.fingerprint);
         whole->timeout = std::max(whole->timeout, piece->timeout);
-        whole->request.count += piece->request.count;
-        for (std::size_t r = 0; r < piece->request.counts.size(); ++r)
-            whole->request.counts[r] += piece->request.counts[r];
+        count += piece->call.count;
+        for (std::size_t r = 0; r < counts.size(); ++r) counts[r] += piece->call.count_of(static_cast<int>(r));
         whole->outputs.insert(whole->outputs.end(), piece->outputs.begin(), piece->outputs.end());
     }
     const std::uint64_t kind = kind_of(first);
-    whole->call.fingerprint = group::Fingerprint::pack(
-        static_cast<int>(kind >> 23), static_cast<DType>((kind >> 18) & 31),
-        static_cast<ReduceOp::Kind>((kind >> 14) & 15), static_cast<int>(kind & 16383) - 1, said);
+    call.fingerprint = group::Fingerprint::pack(static_cast<int>(kind >> 23), static_cast<DType>((kind >> 18) & 31),
+                                                static_cast<ReduceOp::Kind>((kind >> 14) & 15),
+                                                static_cast<int>(kind & 16383) - 1, said);
 
     std::byte* all = bytes_in(*whole, total);
     std::byte* own = all;
     if (has_counts(first)) {
-        own = bytes_in(*whole, whole->request.counts[static_cast<std::size_t>(rank)] * first.request.element_bytes);
-        whole->call.set_counts(whole->request.counts);
-        whole->call.input = reads_blocks(collective) ? all : own;
-        whole->call.output = writes_blocks(collective) ? all : own;
+        own = bytes_in(*whole, counts[static_cast<std::size_t>(rank)] * size_of(call.dtype));
+        call.set_counts(counts);
+        call.input = reads_blocks(collective) ? all : own;
+        call.output = writes_blocks(collective) ? all : own;
     } else {
-        whole->request.in_place = collective == Collective::all_reduce;
-        whole->call.set_count(whole->request.count);
-        whole->call.input = whole->call.output = all;
+        call.in_place = true;
+        call.set_count(count);
+        call.input = call.output = all;
     }
-    const bool reads = collective != Collective::broadcast || rank == first.request.root;
+    whole->set_call(call);
+    const bool reads = collective != Collective::broadcast || rank == call.root;
     whole->begin = [pieces, all, own, collective, rank, reads] {
         for (const PreparedOperation& piece : pieces) {
             if (piece->begin) piece->begin();

@@ -251,9 +251,8 @@ PreparedOperation prepare(const Kind& kind, const std::shared_ptr<Group>& group,
     operation->timeout = o.timeout.count() > 0 ? o.timeout : group->timeout();
     operation->group = group;
     operation->outputs.push_back(output);
-    operation->request.collective = Collective::all_reduce;
-    operation->request.rank = group->rank();
-    operation->request.count = counted_bytes(kind, call, elements_of(input), elements_of(output));
+    operation->call.collective = Collective::all_reduce;
+    operation->call.set_count(counted_bytes(kind, call, elements_of(input), elements_of(output)));
     operation->call.fingerprint = group::Fingerprint::pack({.operation = kind.operation,
                                                             .input = input.dtype(),
                                                             .output = output.dtype(),

@@ -18,6 +18,7 @@
 // Nothing here blocks: advance() does all that it can do now. Threads: one at a time (the group's lock).
 #pragma once
 
+#include "engine/call.hpp"
 #include "reduce/reduce.hpp"
 #include "schedule/slots.hpp"
 #include "transport/shm/arena.hpp"
@@ -31,47 +32,6 @@
 #include <vector>
 
 namespace tutti::engine {
-
-/// One rank's call of a collective. It is short, and runs in slots, where all contributions fit into one slot a rank.
-struct CollectiveCall {
-    Collective collective = Collective::barrier;
-    int root = 0;
-    const std::byte* input = nullptr;  ///< this rank's contribution, if it makes one
-    std::byte* output = nullptr;
-    std::size_t block_bytes = 0;  ///< of one rank's block; of the whole where there are no blocks
-    std::uint64_t count = 0;      ///< its elements
-    DType dtype = DType::uint8;
-    ReduceOp::Kind op = ReduceOp::Kind::sum;
-    std::uint64_t divisor = 1;
-    std::uint64_t fingerprint = 0;
-
-    /// `block_bytes` of blocks of different lengths; no slot fits those but an all_to_all's, which has counts for each.
-    static constexpr std::size_t different = ~std::size_t{0};
-    /// Sets the two, of the type that is set.
-    void set_count(std::uint64_t elements) noexcept {
-        count = elements;
-        block_bytes = elements * size_of(dtype);
-    }
-    /// The same for a block of each rank.
-    void set_counts(std::span<const std::uint64_t> counts) noexcept;
-
-    // all_to_all only.
-    std::span<const std::uint64_t> send_counts;  ///< by rank, in elements; empty: every block has `block_bytes`
-    std::span<const std::uint64_t> receive_counts;
-    std::span<const std::uint64_t> send_offsets;  ///< in elements; empty: one block after the other
-    std::span<const std::uint64_t> receive_offsets;
-    /// Sets these, or the count that all of them have. The counts stay where they are.
-    void set_blocks(std::span<const std::uint64_t> send, std::span<const std::uint64_t> receive);
-    /// Bytes of the blocks for and from a peer.
-    std::uint64_t sent_to(int peer) const noexcept { return bytes_of_block(send_counts, peer); }
-    std::uint64_t received_from(int peer) const noexcept { return bytes_of_block(receive_counts, peer); }
-    bool large = false;  ///< this rank's blocks do not fit: it says so, and all go on with a schedule
-
- private:
-    std::uint64_t bytes_of_block(std::span<const std::uint64_t> counts, int peer) const noexcept {
-        return counts.empty() ? block_bytes : counts[static_cast<std::size_t>(peer)] * size_of(dtype);
-    }
-};
 
 /// How far one has come on this rank.
 struct SlotState {

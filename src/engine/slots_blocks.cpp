@@ -35,21 +35,6 @@ std::uint64_t block_begin(const CollectiveCall& call, std::span<const std::uint6
 
 }  // namespace
 
-void CollectiveCall::set_counts(std::span<const std::uint64_t> counts) noexcept {
-    set_count(counts.front());
-    if (std::ranges::adjacent_find(counts, std::ranges::not_equal_to{}) != counts.end()) block_bytes = different;
-}
-
-void CollectiveCall::set_blocks(std::span<const std::uint64_t> send, std::span<const std::uint64_t> receive) {
-    const auto differs = [&](std::uint64_t other) { return other != send.front(); };
-    if (std::ranges::none_of(send, differs) && std::ranges::none_of(receive, differs)) {
-        set_count(send.front());
-    } else {
-        send_counts = send;
-        receive_counts = receive;
-    }
-}
-
 bool Slots::blocks_fit(const CollectiveCall& call) const noexcept {
     const auto n = static_cast<std::size_t>(size_);
     if (n > table_ranks_max) return false;

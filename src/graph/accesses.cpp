@@ -3,24 +3,12 @@
 namespace tutti::graph {
 namespace {
 
-using Counts = std::vector<std::uint64_t>;
-using Extent = CollectiveTraits::Extent;
 using tutti::detail::Operation;
 
-std::vector<Bytes> one_after_the_other(const std::byte* base, const Counts& counts, std::uint64_t element_bytes) {
-    std::vector<Bytes> blocks;
-    for (const std::uint64_t count : counts) {
-        blocks.push_back({base, count * element_bytes});
-        base += count * element_bytes;
-    }
-    return blocks;
-}
-std::vector<Bytes> anywhere(const std::byte* base, const Counts& counts, const Counts& offsets,
-                            std::uint64_t element_bytes) {
-    std::vector<Bytes> blocks;
-    for (std::size_t i = 0; i < counts.size(); ++i)
-        blocks.push_back({base + offsets[i] * element_bytes, counts[i] * element_bytes});
-    return blocks;
+std::vector<Bytes> at(const std::byte* base, const std::vector<engine::Stretch>& parts) {
+    std::vector<Bytes> found;
+    for (const engine::Stretch& part : parts) found.push_back({base + part.at, part.bytes});
+    return found;
 }
 
 Accesses hulls(const Operation& o) {
@@ -47,25 +35,13 @@ Accesses accesses_of(const Operation& o) {
         const Bytes whole{at, o.transfer.bytes};
         return o.is_receive ? Accesses{{}, {whole}, false} : Accesses{{whole}, {}, false};
     }
-    const algorithm::Request& r = o.request;
-    const CollectiveTraits& traits = traits_of(r.collective);
-    const auto at = [&](Extent extent, const std::byte* base, const Counts& counts, const Counts& offsets) {
-        const std::uint64_t element = r.element_bytes;
-        switch (extent) {
-            case Extent::nothing: break;
-            case Extent::whole: return std::vector<Bytes>{{base, r.count * element}};
-            case Extent::own_block:
-                return std::vector<Bytes>{{base, r.counts[static_cast<std::size_t>(r.rank)] * element}};
-            case Extent::all_blocks: return one_after_the_other(base, r.counts, element);
-            case Extent::exchanged: return anywhere(base, counts, offsets, element);
-        }
-        return std::vector<Bytes>{};
-    };
+    const engine::CollectiveCall& call = o.call;
+    const CollectiveTraits& traits = traits_of(call.collective);
+    const int rank = o.group->ranks().rank(), ranks = o.group->ranks().size();
     Accesses found;
-    if (traits.reads(r.rank, r.root)) found.reads = at(traits.input, o.call.input, r.send_counts, r.send_offsets);
-    const bool keeps_values = r.collective == Collective::broadcast && r.rank == r.root;
-    if (traits.writes(r.rank, r.root) && !keeps_values)
-        found.writes = at(traits.output, o.call.output, r.receive_counts, r.receive_offsets);
+    if (traits.reads(rank, call.root)) found.reads = at(call.input, call.input_parts(rank, ranks));
+    const bool keeps_values = call.collective == Collective::broadcast && rank == call.root;
+    if (traits.writes(rank, call.root) && !keeps_values) found.writes = at(call.output, call.output_parts(rank, ranks));
     return found;
 }
 

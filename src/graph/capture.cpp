@@ -240,11 +240,10 @@ class Scope final : public api::CallRecorder {
     }
 
     static void describe_collective(Node& node, const Operation& call) {
-        const algorithm::Request& request = call.request;
-        node.kind = static_cast<Kind>(request.collective);
+        node.kind = static_cast<Kind>(call.call.collective);
         node.dtype = call.outputs.empty() ? call.call.dtype : call.outputs.front().dtype();
         node.op = call.call.divisor > 1 ? ReduceOp::Kind::avg : call.call.op;
-        if (traits_of(node.kind).is_rooted()) node.root = request.root;
+        if (traits_of(node.kind).is_rooted()) node.root = call.call.root;
     }
     static void describe_message(Node& node, const Operation& call) {
         if (call.transfer.peer < 0) {

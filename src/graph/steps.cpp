@@ -140,19 +140,17 @@ class Builder {
     bool is_made_by_a_pass(const Node& node, const Piece& piece) const {
         const Operation& captured = *calls_.calls[static_cast<std::size_t>(piece.call)].model;
         if (!captured.is_collective || node.opaque) return false;
-        const algorithm::Request& request = captured.request;
-        if (static_cast<Kind>(request.collective) != node.kind) return true;
+        const engine::CollectiveCall& call = captured.call;
+        if (static_cast<Kind>(call.collective) != node.kind) return true;
         const auto is_of = [&](const std::vector<Range>& ranges, std::uint64_t count) {
-            return ranges.front().bytes == count * request.element_bytes;
+            return ranges.front().bytes == count * size_of(call.dtype);
         };
         if (!may_run_in_chunks(node.kind)) return false;
         using Extent = CollectiveTraits::Extent;
         const CollectiveTraits& traits = traits_of(node.kind);
-        if (traits.output == Extent::whole) return !is_of(piece.writes, request.count);
-        return !is_of(traits.output == Extent::own_block ? piece.writes : piece.reads, own_count(request));
-    }
-    static std::uint64_t own_count(const algorithm::Request& request) {
-        return request.counts[static_cast<std::size_t>(request.rank)];
+        if (traits.output == Extent::whole) return !is_of(piece.writes, call.count);
+        return !is_of(traits.output == Extent::own_block ? piece.writes : piece.reads,
+                      call.count_of(captured.group->ranks().rank()));
     }
 
     // Its buffers are those of move_into_place().
@@ -225,9 +223,7 @@ class Builder {
                 shift(reads, model->transfer.source);
             return model;
         }
-        const Collective c = captured.request.collective;
-        if (c == Collective::broadcast || c == Collective::all_reduce ||
-            (c == Collective::reduce && captured.request.in_place)) {
+        if (captured.call.in_place || captured.call.collective == Collective::all_reduce) {
             shift(piece.writes.empty() ? reads : writes, model->call.output);
             model->call.input = model->call.output;
         } else {

@@ -7,7 +7,7 @@ namespace {
 
 BackendCall call_of(const Operation& operation) {
     if (!operation.is_collective) return operation.is_receive ? BackendCall::receive : BackendCall::send;
-    return static_cast<BackendCall>(operation.request.collective);
+    return static_cast<BackendCall>(operation.call.collective);
 }
 
 }  // namespace
@@ -32,21 +32,16 @@ BackendRequest request_of(const Operation& operation, const Ranks& ranks, Determ
         r.count = t.bytes / size_of(r.dtype);
         return r;
     }
-    const algorithm::Request& request = operation.request;
-    r.dtype = operation.call.dtype;
-    r.op = operation.on_device.premultiplied.value_or(ReduceOp(operation.call.op));
+    const engine::CollectiveCall& call = operation.call;
+    r.dtype = call.dtype;
+    r.op = operation.on_device.premultiplied.value_or(ReduceOp(call.op));
     r.in_rank_order = determinism == Determinism::layout_invariant;
-    r.root = recorded_root(request.collective, request.root);
-    r.input = request.collective == Collective::broadcast ? nullptr : operation.call.input;
-    r.output = operation.call.output;
-    r.count = request.count;
-    r.counts = request.counts;
-    if (request.collective == Collective::gather || request.collective == Collective::scatter)
-        r.count = request.counts.empty() ? 0 : request.counts.front();
-    r.send_counts = request.send_counts;
-    r.send_offsets = request.send_offsets;
-    r.receive_counts = request.receive_counts;
-    r.receive_offsets = request.receive_offsets;
+    r.root = recorded_root(call.collective, call.root);
+    r.input = call.collective == Collective::broadcast ? nullptr : call.input;
+    r.output = call.output;
+    const CollectiveTraits& traits = traits_of(call.collective);
+    if (traits.input == CollectiveTraits::Extent::whole || traits.is_rooted()) r.count = call.count;
+    engine::write_blocks(r, call, ranks.rank(), ranks.size());
     return r;
 }
 

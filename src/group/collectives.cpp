@@ -139,7 +139,7 @@ Collectives::Turn Collectives::run(Operation& operation) {
         begin_in_library(operation);
     else
         operation.move_to(OperationState::over);
-    if (operation.run.state == OperationState::over && operation.request.collective == Collective::all_to_all)
+    if (operation.run.state == OperationState::over && operation.call.collective == Collective::all_to_all)
         mailbox().checks().check_surplus(operation.run.channel, operation.call.fingerprint);
     flight_.mailboxes().heed();
     return Turn::further;
@@ -168,9 +168,6 @@ void Collectives::begin_schedule(Operation& operation) {
         check_records(operation.run.sequence);
         if (failed()) return;
     }
-    if (const std::uint64_t largest = operation.run.slot_state.largest; largest != engine::SlotState::unknown)
-        operation.request.largest_count = largest / size_of(operation.call.dtype);
-    operation.request.scheduled = true;
     operation.run.channel = Channel::of_collective(index_, operation.run.sequence);
     if (ranks_.size() > 1) mailbox().checks().check_unexpected(operation.run.channel, fingerprint);
     flight_.mailboxes().heed();
@@ -186,7 +183,7 @@ void Collectives::begin_schedule(Operation& operation) {
 
 // Unless the caller, or TUTTI_ALGORITHM, names one of tutti's algorithms. All ranks that mean the same decide alike.
 bool Collectives::begin_before_library(Operation& operation) {
-    const auto& named = operation.request.algorithm;
+    const auto& named = planner_.named(operation.call.collective);
     if (transport_ == nullptr || ranks_.size() == 1 || (named && !algorithm::is_exclusion(*named))) return false;
     // Without shared memory ranks need longer to meet than tutti's own algorithms for a short collective, whose
     // messages show by themselves whether ranks mean the same.
@@ -209,11 +206,11 @@ void Collectives::begin_in_library(Operation& operation) {
 }
 
 bool Collectives::begin_relay(Operation& operation) {
-    if (operation.request.collective != Collective::all_to_all || ranks_.size() < 4) return false;
+    if (operation.call.collective != Collective::all_to_all || ranks_.size() < 4) return false;
     if (memory_.is_of_all() && planner_.named(Collective::all_to_all) != "bruck") return false;
     const auto room = relay_.room_for(operation.call.dtype, planner_.largest_relayed());
     if (!room) return false;
-    const Relay::Pass pass = relay_.begin(operation.request, operation.operands(), *room);
+    const Relay::Pass pass = relay_.begin(operation.call, operation.run.channel, *room);
     operation.run.execution = std::make_unique<engine::Execution>(planner_.plan(pass.request), pass.operands, context_);
     operation.move_to(OperationState::relayed);
     return true;
@@ -221,7 +218,7 @@ bool Collectives::begin_relay(Operation& operation) {
 
 // Goes on with a schedule where some rank's blocks did not fit into its slots.
 void Collectives::end_relay(Operation& operation) {
-    const Relay::Outcome outcome = relay_.end(operation.request, operation.operands());
+    const Relay::Outcome outcome = relay_.end(operation.call);
     if (const auto& found = outcome.difference)
         inquest_.mismatch_of_blocks(found->peer, operation.run.sequence, operation.call.fingerprint, found->theirs,
                                     found->mine);
@@ -232,7 +229,10 @@ void Collectives::end_relay(Operation& operation) {
 }
 
 void Collectives::execute(Operation& operation) {
-    auto schedule = operation.schedule ? operation.schedule : planner_.plan(operation.request);
+    const std::uint64_t largest = operation.run.slot_state.largest;
+    Planner::Circumstances with{.symmetric = operation.is_symmetric};
+    if (largest != engine::SlotState::unknown) with.largest_bytes = largest;
+    auto schedule = operation.schedule ? operation.schedule : planner_.plan(operation.call, with);
     if (operation.run.done_execution) {
         operation.run.done_execution->restart(std::move(schedule), operation.operands());
         operation.run.execution = std::move(operation.run.done_execution);
@@ -323,7 +323,7 @@ void Collectives::probe(const Operation& operation) {
     }
     // For ranks that share memory, records tell it (check_records), but not which blocks they exchange.
     const bool is_opaque = operation.run.execution && operation.run.execution->is_opaque();
-    const bool asks_all = is_opaque || operation.request.collective == Collective::all_to_all;
+    const bool asks_all = is_opaque || operation.call.collective == Collective::all_to_all;
     for (const int peer : is_opaque ? others() : waits_for(operation)) {
         if (asks_all || !memory_.is_shared_with(peer))
             mailbox_of_front().probe(ranks_.global(peer), operation.run.channel, operation.call.fingerprint);

@@ -159,16 +159,18 @@ TEST_F(CollectivesOfTwo, of_two_groups_may_end_while_one_of_them_is_looked_after
     algorithm::Layout apart;
     apart.host_of = {0, 1};
     apart.machines = two;
-    Planner planner(apart);
+    Planner first_planner(apart, 0, false), second_planner(apart, 1, false);
     const backend::Devices elsewhere{{Device::Type::cpu, "of the test"}};
     GroupMemory first_memory{first_.all, {0, 0}, 0, elsewhere, first_.neighbours, first_.flight.mutex()};
     GroupMemory second_memory{second_.all, {0, 0}, 0, elsewhere, second_.neighbours, second_.flight.mutex()};
-    const auto group = [&](std::uint32_t index, RankInThread& rank, const GroupMemory& memory) {
+    const auto group = [&](std::uint32_t index, RankInThread& rank, Planner& planner, const GroupMemory& memory) {
         return Collectives({index, rank.all, planner, memory, rank.recorder, rank.inquest, rank.flight, rank.verdicts,
                             rank.groups, rank.means, rank.neighbours});
     };
-    Collectives a_here = group(1, first_, first_memory), b_here = group(2, first_, first_memory);
-    Collectives a_there = group(1, second_, second_memory), b_there = group(2, second_, second_memory);
+    Collectives a_here = group(1, first_, first_planner, first_memory),
+                b_here = group(2, first_, first_planner, first_memory);
+    Collectives a_there = group(1, second_, second_planner, second_memory),
+                b_there = group(2, second_, second_planner, second_memory);
     std::vector<float> v(2, 1.0F), w(2, 1.0F), x(2, 2.0F), y(2, 2.0F);
     const auto one = first_.all_reduce(v, a_here), other = first_.all_reduce(w, b_here);
     first_.flight.move();

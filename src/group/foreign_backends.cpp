@@ -35,7 +35,7 @@ CustomBackend* ForeignBackends::of(const Operation& operation) const {
     auto found = made_.find(operation.device.type);
     // A barrier has no buffers: the backend for host memory runs it, or else the first one. Objects travel natively
     // where no backend serves host memory.
-    const bool is_barrier = operation.is_collective && operation.request.collective == Collective::barrier;
+    const bool is_barrier = operation.is_collective && operation.call.collective == Collective::barrier;
     if (found == made_.end() && is_barrier && !names_.contains(operation.device.type)) found = made_.begin();
     return found == made_.end() ? nullptr : found->second.get();
 }

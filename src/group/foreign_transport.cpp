@@ -14,10 +14,8 @@ using transport::Stream;
 
 namespace {
 
-std::uint64_t elements_of_result(const algorithm::Request& reduction) {
-    const CollectiveTraits& traits = traits_of(reduction.collective);
-    if (!traits.writes(reduction.rank, reduction.root)) return 0;
-    return traits.has_blocks() ? reduction.counts[static_cast<std::size_t>(reduction.rank)] : reduction.count;
+std::uint64_t elements_of_result(const engine::CollectiveCall& reduction, int rank) {
+    return traits_of(reduction.collective).writes(rank, reduction.root) ? reduction.count_of(rank) : 0;
 }
 
 }  // namespace
@@ -83,14 +81,14 @@ BackendRequest ForeignTransport::library_request_of(const Operation& operation) 
 }
 
 bool ForeignTransport::offers(const Operation& operation) {
-    return operation.request.collective != Collective::all_to_all && streams_.offers(library_request_of(operation));
+    return operation.call.collective != Collective::all_to_all && streams_.offers(library_request_of(operation));
 }
 
 std::unique_ptr<engine::Running> ForeignTransport::begin(const Operation& operation) {
     auto request = std::make_unique<BackendRequest>(library_request_of(operation));
     LibraryCollective::Division division;
     if (operation.call.op == ReduceOp::Kind::avg)
-        division = {.elements = elements_of_result(operation.request), .divisor = operation.call.divisor};
+        division = {.elements = elements_of_result(operation.call, ranks_.rank()), .divisor = operation.call.divisor};
     auto call = streams_.begin(*request);
     if (!call) throw DistBackendError("the transport's library does not begin a collective that it offers");
     return std::make_unique<LibraryCollective>(std::move(request), std::move(call), division);

@@ -71,7 +71,8 @@ Group::Group(std::shared_ptr<World> world, SubgroupSpec spec)
       name_(std::move(spec.name)),
       description_(std::move(spec.description)),
       timeout_(spec.timeout),
-      planner_(apart_if_carried(layout_of(*world_, ranks_), spec.backends)),
+      planner_(apart_if_carried(layout_of(*world_, ranks_), spec.backends), ranks_.rank(),
+               determinism() == Determinism::layout_invariant),
       recorder_(name_, rank(), size(), &group::Fingerprint::describe, ranks_.in_world()),
       inquest_(name_, index_, ranks_, recorder_, PrefixStore(verdict_prefix(*world_, index_), world_->setup().store),
                world_->verdicts()),
@@ -140,8 +141,7 @@ std::shared_ptr<transport::SymmetricSegment> Group::make_symmetric(std::size_t b
 void Group::choose_way(Operation& operation) {
     if (collectives_.in_slots().take(operation)) return;
     const std::lock_guard lock(world_->flight().mutex());
-    operation.request.scheduled = true;
-    operation.schedule = planner_.plan(operation.request);
+    operation.schedule = planner_.plan(operation.call, {.symmetric = operation.is_symmetric});
 }
 
 void Group::begin(const std::shared_ptr<Operation>& operation) {

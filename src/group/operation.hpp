@@ -1,8 +1,8 @@
 // Operation: one collective, send or receive on its way through a group; a Work refers to one.
 #pragma once
 
-#include "algorithm/plan.hpp"
 #include "core/deadline.hpp"
+#include "engine/call.hpp"
 #include "engine/execution.hpp"
 #include "engine/quantized.hpp"
 #include "engine/slots.hpp"
@@ -108,8 +108,8 @@ class Operation : public Completion {
     bool caller_goes_on = false;      // asynchronous: its caller is known to compute before it waits
     bool is_of_service = false;       // serves other ranks, and no call of this one is in it: not recorded
     bool planned = false;             // a plan's: it is likely to run again (renew)
+    bool is_symmetric = false;        // a collective's group had symmetric memory when it was called
     engine::CollectiveCall call;      // collectives: its buffers, in one piece, and what ranks agree on
-    algorithm::Request request;       // the same for a schedule
     transport::Transfer transfer;     // point to point
     std::function<void()> begin;      // before it is issued: packs inputs
     std::function<void()> finish;     // after success, before completion: unpacks results
@@ -123,7 +123,7 @@ class Operation : public Completion {
     std::chrono::milliseconds timeout{0};
     std::shared_ptr<Member> group;
     std::shared_ptr<const schedule::Schedule> schedule;      // chosen beforehand; empty: when it starts
-    std::unique_ptr<const engine::QuantizedCall> quantized;  // instead of the request
+    std::unique_ptr<const engine::QuantizedCall> quantized;  // beside the call
     std::function<void()> when_awaited;  // of a call that a graph has captured and nobody issues: instead of waiting
 
     Run run;  // under the group's lock
@@ -133,13 +133,16 @@ class Operation : public Completion {
     void move_to(OperationState next);
     /// The buffers as a schedule sees them: values that the results replace are in the output.
     engine::Operands operands() const;
-    /// Lets `call` refer to the blocks of `request`, which live as long.
-    void refer_to_blocks();
+    /// Takes a call, and the numbers of its blocks, which live as long as this operation from now on.
+    void set_call(const engine::CollectiveCall& from);
     /// A new one that does the same, on the same buffers and temporaries.
     std::shared_ptr<Operation> again() const;
     /// Makes this one, which is over, do the same as `model`, which it was made from, another time: in its own memory.
     /// Only where nobody else refers to it.
     void renew(const Operation& model);
+
+ private:
+    std::vector<std::uint64_t> numbers_;  // of the call's blocks
 };
 
 }  // namespace tutti::detail

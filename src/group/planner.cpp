@@ -8,7 +8,8 @@
 
 namespace tutti::detail {
 
-Planner::Planner(algorithm::Layout layout) : layout_(std::move(layout)) {
+Planner::Planner(algorithm::Layout layout, int rank, bool rank_order)
+    : layout_(std::move(layout)), rank_(rank), rank_order_(rank_order) {
     for (int c = 1; c <= collective_count && !layout_.tuning.named.empty(); ++c) {
         const auto collective = static_cast<Collective>(c);
         named_[static_cast<std::size_t>(c)] = algorithm::parse_override(layout_.tuning.named, collective);
@@ -20,12 +21,38 @@ void Planner::serve_with(Collective collective, std::optional<std::string> algor
     largest_relayed_.reset();
 }
 
+// A plan's call comes again and again, and allocates nothing.
+const algorithm::Request& Planner::request_of(const engine::CollectiveCall& call, const Circumstances& with) {
+    const CollectiveTraits& traits = traits_of(call.collective);
+    algorithm::Request& q = asked_;
+    q.collective = call.collective;
+    q.rank = rank_;
+    q.root = call.root;
+    q.element_bytes = size_of(call.dtype);
+    q.dtype = call.dtype;
+    q.op = traits.combines ? std::optional(call.op) : std::nullopt;
+    q.in_place = call.in_place && traits.combines;
+    q.single_rounding = traits.combines && is_low_precision(call.dtype);
+    q.rank_order = rank_order_;
+    q.symmetric = with.symmetric;
+    q.scheduled = true;
+    q.count = traits.input == CollectiveTraits::Extent::whole ? call.count : 0;
+    for (auto* const numbers : {&q.counts, &q.send_counts, &q.send_offsets, &q.receive_counts, &q.receive_offsets})
+        numbers->clear();
+    engine::write_blocks(q, call, rank_, layout_.size());
+    q.largest_count = std::nullopt;
+    if (with.largest_bytes) q.largest_count = *with.largest_bytes / q.element_bytes;
+    // Blocks that could not be passed on: only equal ones can (Relay).
+    const auto& name = named(call.collective);
+    q.algorithm = call.collective == Collective::all_to_all && name == "bruck" ? std::nullopt : name;
+    return q;
+}
+
+std::shared_ptr<const schedule::Schedule> Planner::plan(const engine::CollectiveCall& call, const Circumstances& with) {
+    return plan(request_of(call, with));
+}
+
 std::shared_ptr<const schedule::Schedule> Planner::plan(const algorithm::Request& request) {
-    if (request.collective == Collective::all_to_all && !request.even && request.algorithm == "bruck") {
-        algorithm::Request straight = request;  // the operation that could not be passed on
-        straight.algorithm.reset();
-        return plan(straight);
-    }
     const auto found = std::ranges::find(kept_, request, &Kept::request);
     if (found != kept_.end()) {
         kept_.splice(kept_.begin(), kept_, found);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "algorithm/plan.hpp"
+#include "engine/call.hpp"
 
 #include <array>
 #include <cstddef>
@@ -22,8 +23,8 @@ class Planner {
     /// Schedules that it keeps.
     static constexpr std::size_t schedules_max = 64;
 
-    /// Of the group with that layout.
-    explicit Planner(algorithm::Layout layout);
+    /// Of that rank of the group with that layout. `rank_order`: all reductions combine in the order of ranks.
+    Planner(algorithm::Layout layout, int rank, bool rank_order);
 
     const algorithm::Layout& layout() const noexcept { return layout_; }
     /// The algorithm that is to serve a collective against the tuning, or the excluded one ("^ring"); empty: none.
@@ -32,7 +33,13 @@ class Planner {
         return named_[static_cast<std::size_t>(collective)];
     }
     void serve_with(Collective collective, std::optional<std::string> algorithm);
-    /// The schedule of a request: the kept one, or a new one.
+    /// What decides about a schedule beside the call.
+    struct Circumstances {
+        bool symmetric = false;                        ///< the group has symmetric memory
+        std::optional<std::uint64_t> largest_bytes{};  ///< all_to_all: of the largest block, where all ranks know it
+    };
+    /// The schedule of a call, or of a request: the kept one, or a new one.
+    std::shared_ptr<const schedule::Schedule> plan(const engine::CollectiveCall& call, const Circumstances& with);
     std::shared_ptr<const schedule::Schedule> plan(const algorithm::Request& request);
     /// The largest slots with which to pass on the blocks of an all_to_all (Relay) is the quickest way; 0: none. Equal
     /// on all ranks.
@@ -43,8 +50,13 @@ class Planner {
         algorithm::Request request;
         std::shared_ptr<const schedule::Schedule> schedule;
     };
+    const algorithm::Request& request_of(const engine::CollectiveCall& call, const Circumstances& with);
+
     const algorithm::Layout layout_;
+    const int rank_;
+    const bool rank_order_;
     std::array<std::optional<std::string>, collective_count + 1> named_;  // by collective
+    algorithm::Request asked_;                                            // in memory that serves the next one, too
     std::list<Kept> kept_;                                                // most recent first
     std::optional<std::uint64_t> largest_relayed_;
 };

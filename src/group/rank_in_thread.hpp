@@ -105,17 +105,13 @@ struct RankInThread {
     std::shared_ptr<Operation> description_of_all_reduce(std::vector<float>& values) const {
         auto operation = std::make_shared<Operation>();
         operation->name = "all_reduce";
-        operation->request = {.collective = Collective::all_reduce,
-                              .rank = all.rank(),
-                              .element_bytes = sizeof(float),
-                              .count = values.size(),
-                              .in_place = true};
         auto* const data = reinterpret_cast<std::byte*>(values.data());
         operation->call = {
             .collective = Collective::all_reduce,
             .input = data,
             .output = data,
             .dtype = DType::float32,
+            .in_place = true,
             .fingerprint = group::Fingerprint::pack(static_cast<int>(Collective::all_reduce), DType::float32,
                                                     ReduceOp::Kind::sum, -1, values.size())};
         operation->call.set_count(values.size());
@@ -135,7 +131,7 @@ struct RankInThread {
     Flight flight;
     transport::Mailbox mailbox;
     Ranks all;
-    Planner planner{layout_of_two()};
+    Planner planner{layout_of_two(), all.rank(), false};
     record::Recorder recorder;
     Judge judge{flight};
     Inquest inquest{"test", 0, all, recorder, store, judge};

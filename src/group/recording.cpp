@@ -5,23 +5,12 @@
 #include <tutti/error.hpp>
 
 #include <algorithm>
-#include <numeric>
+#include <vector>
 
 namespace tutti::detail::recording {
 namespace {
 
 using record::Kind;
-
-std::uint64_t bytes_of(const algorithm::Request& r) {
-    const auto sum = [](const auto& counts) { return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}); };
-    const auto rank = static_cast<std::size_t>(r.rank);
-    const CollectiveTraits& traits = traits_of(r.collective);
-    if (traits.input == CollectiveTraits::Extent::exchanged) return sum(r.send_counts) * r.element_bytes;
-    // What a rank puts in; of a scatter, where the root alone puts values in, what it gets.
-    if (traits.input == CollectiveTraits::Extent::all_blocks && !traits.is_rooted())
-        return sum(r.counts) * r.element_bytes;
-    return (rank < r.counts.size() ? r.counts[rank] : r.count) * r.element_bytes;
-}
 
 // As metrics name it.
 const char* cause_of(const std::exception& error) {
@@ -48,16 +37,23 @@ record::Ticket begin(record::Recorder& recorder, const Ranks& ranks, const Opera
                                .kind = kind},
                               record::State::started);
     }
-    const algorithm::Request& request = operation.request;
+    const engine::CollectiveCall& call = operation.call;
     const record::Ticket ticket = recorder.begin({.sequence = operation.run.sequence,
-                                                  .fingerprint = operation.call.fingerprint,
-                                                  .bytes = bytes_of(request),
-                                                  .peer = recorded_root(request.collective, request.root),
-                                                  .kind = recorded_kind(request.collective)},
+                                                  .fingerprint = call.fingerprint,
+                                                  .bytes = call.contributed_bytes(ranks.rank(), ranks.size()),
+                                                  .peer = recorded_root(call.collective, call.root),
+                                                  .kind = recorded_kind(call.collective)},
                                                  record::State::enqueued);
-    if (request.collective == Collective::all_to_all && recorder.keeps_splits())
-        recorder.note_splits(ticket, request.send_counts, request.receive_counts);
+    note_splits(recorder, ranks, call, ticket);
     return ticket;
+}
+
+void note_splits(record::Recorder& recorder, const Ranks& ranks, const engine::CollectiveCall& call,
+                 record::Ticket ticket) {
+    if (call.collective != Collective::all_to_all || !recorder.keeps_splits()) return;
+    if (!call.send_counts.empty()) return recorder.note_splits(ticket, call.send_counts, call.receive_counts);
+    const std::vector<std::uint64_t> even(static_cast<std::size_t>(ranks.size()), call.count);
+    recorder.note_splits(ticket, even, even);
 }
 
 void end(record::Recorder& recorder, const Ranks& ranks, const Operation& operation, bool well) {

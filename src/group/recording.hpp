@@ -15,6 +15,9 @@ namespace tutti::detail::recording {
 
 /// It is issued. 0: it is not recorded.
 record::Ticket begin(record::Recorder& recorder, const Ranks& ranks, const Operation& operation);
+/// Of an all_to_all: the recorder learns the lengths of its blocks, if it keeps those.
+void note_splits(record::Recorder& recorder, const Ranks& ranks, const engine::CollectiveCall& call,
+                 record::Ticket ticket);
 /// It is over, well or with an error.
 void end(record::Recorder& recorder, const Ranks& ranks, const Operation& operation, bool well);
 /// The world has failed, and with it the group.

@@ -60,7 +60,9 @@ TEST_F(RecordingOfThree, learns_the_source_of_a_message_from_any_rank_when_it_ha
 TEST_F(RecordingOfThree, counts_what_this_rank_contributes_to_a_collective) {
     Operation gather;
     gather.run.sequence = 41;
-    gather.request = {.collective = Collective::gather, .rank = 1, .root = 2, .element_bytes = 4, .counts = {7, 8, 9}};
+    gather.call = {.collective = Collective::gather, .root = 2, .dtype = DType::int32};
+    const std::array<std::uint64_t, 3> counts{7, 8, 9};
+    gather.call.set_counts(counts);
     recording::begin(recorder_, ranks_, gather);
     EXPECT_EQ(last().sequence, 41U);
     EXPECT_EQ(recorder_.counters().bytes, 32U);

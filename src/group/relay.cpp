@@ -13,10 +13,6 @@ struct SlotHead {
     std::uint64_t longest = 0;  ///< of all blocks of its source
 };
 
-std::uint64_t bytes_of(const algorithm::Request& request, const std::vector<std::uint64_t>& elements, int peer) {
-    return elements[static_cast<std::size_t>(peer)] * request.element_bytes;
-}
-
 }  // namespace
 
 std::optional<std::uint64_t> Relay::room_for(DType dtype, std::uint64_t largest) {
@@ -24,20 +20,21 @@ std::optional<std::uint64_t> Relay::room_for(DType dtype, std::uint64_t largest)
     return expected_.try_emplace(dtype, largest).first->second.next();
 }
 
-Relay::Pass Relay::begin(const algorithm::Request& request, const engine::Operands& operands, std::uint64_t room) {
+Relay::Pass Relay::begin(const engine::CollectiveCall& call, std::uint64_t channel, std::uint64_t room) {
     const auto n = static_cast<std::size_t>(size_);
     const std::uint64_t slot = sizeof(SlotHead) + room;
     room_ = room;
     slots_.resize(2 * n * slot);
+    const std::vector<engine::Stretch> sent = call.input_parts(rank_, size_);
     SlotHead head;
-    for (const std::uint64_t count : request.send_counts)
-        head.longest = std::max(head.longest, count * request.element_bytes);
+    for (const engine::Stretch& block : sent) head.longest = std::max(head.longest, block.bytes);
     std::byte* at = slots_.data();
     for (int peer = 0; peer < size_; ++peer, at += slot) {
-        head.bytes = bytes_of(request, request.send_counts, peer);
+        const engine::Stretch& block = sent[static_cast<std::size_t>(peer)];
+        head.bytes = block.bytes;
         std::memcpy(at, &head, sizeof head);
         if (head.bytes > 0 && head.longest <= room && peer != rank_)
-            std::memcpy(at + sizeof head, operands.input + bytes_of(request, request.send_offsets, peer), head.bytes);
+            std::memcpy(at + sizeof head, call.input + block.at, head.bytes);
     }
     algorithm::Request even{.collective = Collective::all_to_all, .rank = rank_};
     even.send_counts.assign(n, slot);
@@ -48,10 +45,10 @@ Relay::Pass Relay::begin(const algorithm::Request& request, const engine::Operan
     even.even = true;
     even.algorithm = "bruck";
     return {std::move(even),
-            {.input = slots_.data(), .output = at, .channel = operands.channel, .fingerprint = operands.fingerprint}};
+            {.input = slots_.data(), .output = at, .channel = channel, .fingerprint = call.fingerprint}};
 }
 
-Relay::Outcome Relay::end(const algorithm::Request& request, const engine::Operands& operands) {
+Relay::Outcome Relay::end(const engine::CollectiveCall& call) {
     const std::uint64_t slot = sizeof(SlotHead) + room_;
     const std::byte* const slots = slots_.data() + static_cast<std::size_t>(size_) * slot;
     std::uint64_t longest = 0;
@@ -59,17 +56,18 @@ Relay::Outcome Relay::end(const algorithm::Request& request, const engine::Opera
         SlotHead head;
         std::memcpy(&head, slots + static_cast<std::size_t>(peer) * slot, sizeof head);
         longest = std::max(longest, head.longest);
-        const std::uint64_t expected = bytes_of(request, request.receive_counts, peer);
+        const std::uint64_t expected = call.received_from(peer);
         if (head.bytes != expected) return {.difference = Outcome::Difference{peer, head.bytes, expected}};
     }
-    expected_.at(operands.dtype).learn(longest);
+    expected_.at(call.dtype).learn(longest);
     if (longest > room_) return {};
+    const std::vector<engine::Stretch> received = call.output_parts(rank_, size_);
     for (int peer = 0; peer < size_; ++peer) {
-        const std::uint64_t bytes = bytes_of(request, request.receive_counts, peer);
+        const auto [to, bytes] = received[static_cast<std::size_t>(peer)];
         if (bytes == 0) continue;
         const std::byte* from = slots + static_cast<std::size_t>(peer) * slot + sizeof(SlotHead);
-        if (peer == rank_) from = operands.input + bytes_of(request, request.send_offsets, peer);
-        std::memcpy(operands.output + bytes_of(request, request.receive_offsets, peer), from, bytes);
+        if (peer == rank_) from = call.input + call.input_parts(rank_, size_)[static_cast<std::size_t>(peer)].at;
+        std::memcpy(call.output + to, from, bytes);
     }
     return {.fitted = true};
 }

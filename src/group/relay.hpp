@@ -9,7 +9,8 @@
 // Threads: one at a time (the world's lock).
 #pragma once
 
-#include "algorithm/plan.hpp"
+#include "algorithm/request.hpp"
+#include "engine/call.hpp"
 #include "engine/execution.hpp"
 #include "group/expected_blocks.hpp"
 
@@ -36,7 +37,7 @@ class Relay {
         engine::Operands operands;
     };
     /// Fills the slots, of `room` bytes, with the blocks of a call. Then the pass is to be run, and end() follows.
-    Pass begin(const algorithm::Request& request, const engine::Operands& operands, std::uint64_t room);
+    Pass begin(const engine::CollectiveCall& call, std::uint64_t channel, std::uint64_t room);
 
     struct Outcome {
         /// The first rank whose block for this one is not as long as this one expects.
@@ -48,7 +49,7 @@ class Relay {
         bool fitted = false;  ///< the output is there; else all ranks go on with a schedule
     };
     /// All slots have come.
-    Outcome end(const algorithm::Request& request, const engine::Operands& operands);
+    Outcome end(const engine::CollectiveCall& call);
 
  private:
     const int rank_, size_;

@@ -17,23 +17,20 @@ struct RelayingRank {
 
     // Blocks of so many int32 to and from each rank, one after the other.
     void expect(const std::vector<std::uint64_t>& to, const std::vector<std::uint64_t>& from) {
-        request = {.collective = Collective::all_to_all, .element_bytes = 4};
-        request.send_counts = to;
-        request.receive_counts = from;
-        request.send_offsets.resize(four);
-        request.receive_offsets.resize(four);
-        std::exclusive_scan(to.begin(), to.end(), request.send_offsets.begin(), std::uint64_t{0});
-        std::exclusive_scan(from.begin(), from.end(), request.receive_offsets.begin(), std::uint64_t{0});
+        sent = to;
+        received = from;
         input.assign(std::accumulate(to.begin(), to.end(), std::uint64_t{0}), 0);
         output.assign(std::accumulate(from.begin(), from.end(), std::uint64_t{0}), -1);
-        operands = {.input = reinterpret_cast<std::byte*>(input.data()),
-                    .output = reinterpret_cast<std::byte*>(output.data()),
-                    .dtype = DType::int32};
+        call = {.collective = Collective::all_to_all,
+                .input = reinterpret_cast<std::byte*>(input.data()),
+                .output = reinterpret_cast<std::byte*>(output.data()),
+                .dtype = DType::int32};
+        call.set_blocks(sent, received);
     }
 
     Relay relay;
-    algorithm::Request request;
-    engine::Operands operands;
+    engine::CollectiveCall call;
+    std::vector<std::uint64_t> sent, received;
     std::vector<int> input, output;
     std::optional<Relay::Pass> pass;
 };
@@ -59,7 +56,7 @@ class RelayOfFour : public testing::Test {
         for (RelayingRank& rank : ranks_) {
             const auto room = rank.relay.room_for(DType::int32, largest_slots);
             rank.pass.reset();
-            if (room) rank.pass = rank.relay.begin(rank.request, rank.operands, *room);
+            if (room) rank.pass = rank.relay.begin(rank.call, 0, *room);
         }
         if (!ranks_[0].pass) return false;
         for (int from = 0; from < four; ++from) {
@@ -77,7 +74,7 @@ class RelayOfFour : public testing::Test {
     }
     Relay::Outcome end(int r) {
         RelayingRank& rank = ranks_[static_cast<std::size_t>(r)];
-        return rank.relay.end(rank.request, rank.operands);
+        return rank.relay.end(rank.call);
     }
     std::vector<RelayingRank> ranks_ = [] {
         std::vector<RelayingRank> all;

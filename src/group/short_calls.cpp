@@ -71,8 +71,7 @@ void ShortCalls::go_on(BiasedMutex::Entry& entry, const CollectiveCall& call, co
     operation->run.started = Clock::now();
     operation->deadline = Deadline::after(operation->timeout, operation->run.started);
     operation->run.sequence = sequence;
-    operation->call = call;  // on the buffers with which it has begun
-    operation->refer_to_blocks();
+    operation->set_call(call);  // on the buffers with which it has begun
     operation->run.slot_state = state;
     operation->run.ticket = ticket;
     operation->move_to(OperationState::in_slots);

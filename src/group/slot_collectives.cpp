@@ -64,11 +64,4 @@ bool SlotCollectives::advance(const CollectiveCall& call, SlotState& state, std:
     return slots_->advance(call, state, events);
 }
 
-void SlotCollectives::note_splits(const CollectiveCall& call, record::Ticket ticket) {
-    if (!call.send_counts.empty()) return recorder_.note_splits(ticket, call.send_counts, call.receive_counts);
-    const std::vector<std::uint64_t> even(static_cast<std::size_t>(ranks_.size()),
-                                          call.block_bytes / size_of(call.dtype));
-    recorder_.note_splits(ticket, even, even);
-}
-
 }  // namespace tutti::detail

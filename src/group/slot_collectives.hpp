@@ -14,6 +14,7 @@
 #include "group/operation.hpp"
 #include "group/planner.hpp"
 #include "group/ranks.hpp"
+#include "group/recording.hpp"
 #include "record/recorder.hpp"
 
 #include <array>
@@ -75,7 +76,7 @@ class SlotCollectives {
                                         .peer = recorded_root(call.collective, call.root),
                                         .kind = recorded_kind(call.collective)});
         if (call.collective == Collective::all_to_all && recorder_.keeps_splits()) [[unlikely]]
-            note_splits(call, ticket);
+            recording::note_splits(recorder_, ranks_, call, ticket);
     }
 
     /// Whether a call needs that rank's contribution, and it is not there yet.
@@ -110,8 +111,6 @@ class SlotCollectives {
             if (const auto found = of.agreement_.disagreement_at(last)) of.inquest_.disagreement(*found);
         }
     };
-
-    void note_splits(const engine::CollectiveCall& call, record::Ticket ticket);
 
     const Ranks& ranks_;
     const Planner& planner_;

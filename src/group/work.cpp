@@ -10,6 +10,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 namespace tutti {
@@ -17,8 +21,7 @@ namespace tutti {
 namespace detail {
 
 engine::Operands Operation::operands() const {
-    const bool in_place = request.in_place || request.collective == Collective::broadcast;
-    return {.input = in_place ? nullptr : const_cast<std::byte*>(call.input),
+    return {.input = call.in_place ? nullptr : const_cast<std::byte*>(call.input),
             .output = call.output,
             .dtype = call.dtype,
             .op = call.op,
@@ -27,11 +30,19 @@ engine::Operands Operation::operands() const {
             .fingerprint = call.fingerprint};
 }
 
-void Operation::refer_to_blocks() {
-    if (request.collective != Collective::all_to_all) return;
-    call.set_blocks(request.send_counts, request.receive_counts);
-    call.send_offsets = request.send_offsets;
-    call.receive_offsets = request.receive_offsets;
+void Operation::set_call(const engine::CollectiveCall& from) {
+    call = from;
+    const std::array lists{&call.counts, &call.send_counts, &call.receive_counts, &call.send_offsets,
+                           &call.receive_offsets};
+    std::vector<std::uint64_t> own;
+    own.reserve(std::transform_reduce(lists.begin(), lists.end(), std::size_t{0}, std::plus{},
+                                      [](const auto* list) { return list->size(); }));
+    for (std::span<const std::uint64_t>* const list : lists) {
+        const std::size_t first = own.size();
+        own.insert(own.end(), list->begin(), list->end());
+        *list = {own.data() + first, list->size()};
+    }
+    numbers_ = std::move(own);  // which stay where they are
 }
 
 std::shared_ptr<Operation> Operation::again() const {
@@ -41,9 +52,8 @@ std::shared_ptr<Operation> Operation::again() const {
     next->is_receive = is_receive;
     next->caller_goes_on = caller_goes_on;
     next->planned = planned;
-    next->request = request;
-    next->call = call;
-    next->refer_to_blocks();
+    next->is_symmetric = is_symmetric;
+    next->set_call(call);
     next->transfer = transfer;
     next->begin = begin;
     next->finish = finish;
@@ -60,8 +70,6 @@ std::shared_ptr<Operation> Operation::again() const {
 
 void Operation::renew(const Operation& model) {
     reopen();
-    request.scheduled = model.request.scheduled;
-    request.largest_count = model.request.largest_count;
     transfer = model.transfer;  // of any source: it became that of one
     run = {.done_execution = std::move(run.done_execution)};
 }

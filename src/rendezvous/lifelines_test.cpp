@@ -122,8 +122,8 @@ TEST_F(RankFour, passes_the_same_news_on_once) {
     EXPECT_FALSE(lines_->flood(enough, now_));
 }
 
-// Found by simulation: rank 4 was stopped, and 5 told 0 past it. When 4 ran again it had the news of 5, said to 0 at once
-// that all had them, and 0 passed that on, though 6 and 7 had yet to hear.
+// Found by simulation: rank 4 was stopped, and 5 told 0 past it. When 4 ran again it had the news of 5, said to 0 at
+// once that all had them, and 0 passed that on, though 6 and 7 had yet to hear.
 TEST_F(RankFour, answers_a_neighbour_that_sends_news_again_when_those_behind_it_have_them) {
     const News news(enough);
     hears(five_, news.bytes);
@@ -353,8 +353,8 @@ TEST_F(RankFour, turns_to_those_behind_one_that_refuses_too) {
     EXPECT_TRUE(lines_->settled()) << "nobody can be reached of those that are left";
 }
 
-// Found by simulation: a rank had died unnoticed, as those that would have seen it had left or died; the one that looked
-// for a parent asked it again and again, and never heard what the ranks behind it knew.
+// Found by simulation: a rank had died unnoticed, as those that would have seen it had left or died; the one that
+// looked for a parent asked it again and again, and never heard what the ranks behind it knew.
 TEST_F(RankFour, turns_to_those_beside_a_parent_that_refuses_and_has_not_said_goodbye) {
     lines_->on_dial_failed({0, Role::parent, 300ms}, DialFailure::refused, now_);
     std::vector<int> dialed;

@@ -1,0 +1,131 @@
+// CollectiveCall: one rank's call of a collective, from the checks of its arguments to the bytes that it moves. The
+// checks fill it in (api/call), an Operation keeps it, slots run it as it is (slots.hpp), and a planner makes from it
+// what the algorithms ask for (algorithm/request.hpp).
+#pragma once
+
+#include <tutti/collectives.hpp>
+#include <tutti/dtype.hpp>
+#include <tutti/reduce_op.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tutti::engine {
+
+/// A part of a buffer, in bytes from its beginning.
+struct Stretch {
+    std::uint64_t at = 0, bytes = 0;
+    bool operator==(const Stretch&) const = default;
+};
+
+/// It refers to its caller's memory and numbers. Counts and offsets are in elements of `dtype`.
+struct CollectiveCall {
+    Collective collective = Collective::barrier;
+    int root = 0;
+    const std::byte* input = nullptr;  ///< this rank's contribution, if it makes one
+    std::byte* output = nullptr;
+    std::size_t block_bytes = 0;  ///< of one rank's block; of the whole where there are no blocks
+    std::uint64_t count = 0;      ///< its elements
+    DType dtype = DType::uint8;
+    ReduceOp::Kind op = ReduceOp::Kind::sum;
+    bool in_place = false;  ///< results come in the place of the values: `input` is `output`
+    std::uint64_t divisor = 1;
+    std::uint64_t fingerprint = 0;
+
+    /// `block_bytes` of blocks of different lengths; no slot fits those but an all_to_all's, which has counts for each.
+    static constexpr std::size_t different = ~std::size_t{0};
+    /// Sets the two, of the type that is set.
+    void set_count(std::uint64_t elements) noexcept {
+        count = elements;
+        block_bytes = elements * size_of(dtype);
+    }
+    /// Elements of each rank's block where they differ; empty: `count` each. Not of an all_to_all.
+    std::span<const std::uint64_t> counts;
+    /// Sets these, or the count that all of them have. The counts stay where they are.
+    void set_counts(std::span<const std::uint64_t> of_ranks) noexcept;
+    std::uint64_t count_of(int rank) const noexcept {
+        return counts.empty() ? count : counts[static_cast<std::size_t>(rank)];
+    }
+
+    // all_to_all only.
+    std::span<const std::uint64_t> send_counts;  ///< by rank; empty: every block has `block_bytes`
+    std::span<const std::uint64_t> receive_counts;
+    std::span<const std::uint64_t> send_offsets;  ///< empty: one block after the other
+    std::span<const std::uint64_t> receive_offsets;
+    /// Sets these, or the count that all of them have. The counts stay where they are.
+    void set_blocks(std::span<const std::uint64_t> send, std::span<const std::uint64_t> receive);
+    /// Bytes of the blocks for and from a peer.
+    std::uint64_t sent_to(int peer) const noexcept { return bytes_of_block(send_counts, peer); }
+    std::uint64_t received_from(int peer) const noexcept { return bytes_of_block(receive_counts, peer); }
+    bool large = false;  ///< this rank's blocks do not fit: it says so, and all go on with a schedule
+
+    /// The parts of `input` that `rank`, of `ranks`, reads, and those of `output` that it writes, if it does: the
+    /// whole, its own block, or a block for each rank, by rank. An empty block begins at 0.
+    std::vector<Stretch> input_parts(int rank, int ranks) const;
+    std::vector<Stretch> output_parts(int rank, int ranks) const;
+    /// The same one by one: f(part).
+    template <class F>
+    void for_each_input_part(int rank, int ranks, F&& f) const {
+        for_each_part(traits_of(collective).input, rank, ranks, send_counts, send_offsets, f);
+    }
+    template <class F>
+    void for_each_output_part(int rank, int ranks, F&& f) const {
+        for_each_part(traits_of(collective).output, rank, ranks, receive_counts, receive_offsets, f);
+    }
+    /// Bytes that this rank puts in; of a scatter, where the root alone puts values in, those that it gets.
+    std::uint64_t contributed_bytes(int rank, int ranks) const noexcept;
+
+ private:
+    template <class F>
+    void for_each_part(CollectiveTraits::Extent extent, int rank, int ranks,
+                       std::span<const std::uint64_t> exchanged_counts,
+                       std::span<const std::uint64_t> exchanged_offsets, F& f) const;
+    std::uint64_t bytes_of_block(std::span<const std::uint64_t> of_peers, int peer) const noexcept {
+        return of_peers.empty() ? block_bytes : of_peers[static_cast<std::size_t>(peer)] * size_of(dtype);
+    }
+};
+
+template <class F>
+void CollectiveCall::for_each_part(CollectiveTraits::Extent extent, int rank, int ranks,
+                                   std::span<const std::uint64_t> exchanged_counts,
+                                   std::span<const std::uint64_t> exchanged_offsets, F& f) const {
+    using Extent = CollectiveTraits::Extent;
+    const std::size_t element = size_of(dtype);
+    if (extent == Extent::whole) f(Stretch{0, count * element});
+    if (extent == Extent::own_block) f(Stretch{0, count_of(rank) * element});
+    if (extent != Extent::all_blocks && extent != Extent::exchanged) return;
+    std::uint64_t before = 0;
+    for (int peer = 0; peer < ranks; ++peer) {
+        const bool is_block = extent == Extent::all_blocks;
+        const std::uint64_t bytes = is_block ? count_of(peer) * element : bytes_of_block(exchanged_counts, peer);
+        const std::uint64_t at = is_block || exchanged_offsets.empty()
+                                     ? before
+                                     : exchanged_offsets[static_cast<std::size_t>(peer)] * element;
+        f(Stretch{bytes == 0 ? 0 : at, bytes});
+        before += bytes;
+    }
+}
+
+/// Writes the numbers of all blocks out, in elements, where `to` has a list for each: counts, or send_counts,
+/// send_offsets, receive_counts and receive_offsets.
+template <class Lists>
+void write_blocks(Lists& to, const CollectiveCall& call, int rank, int ranks) {
+    const CollectiveTraits& traits = traits_of(call.collective);
+    if (traits.has_blocks()) {
+        for (int r = 0; r < ranks; ++r) to.counts.push_back(call.count_of(r));
+    }
+    if (traits.input != CollectiveTraits::Extent::exchanged) return;
+    const std::size_t element = size_of(call.dtype);
+    call.for_each_input_part(rank, ranks, [&](const Stretch& part) {
+        to.send_counts.push_back(part.bytes / element);
+        to.send_offsets.push_back(part.at / element);
+    });
+    call.for_each_output_part(rank, ranks, [&](const Stretch& part) {
+        to.receive_counts.push_back(part.bytes / element);
+        to.receive_offsets.push_back(part.at / element);
+    });
+}
+
+}  // namespace tutti::engine
