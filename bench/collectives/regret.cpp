@@ -54,9 +54,9 @@ class Contest {
  private:
     double time_of(const std::string& name) {
         const std::optional<std::string> before = group_.impl()->planner().named(planned_);
-        group_.impl()->collectives().serve_with(planned_, name);
+        group_.impl()->planner().serve_with(planned_, name);
         const auto times = sample(options_.sampling, ranks_of(group_), [this] { work_->run(); }).times_us;
-        group_.impl()->collectives().serve_with(planned_, before);
+        group_.impl()->planner().serve_with(planned_, before);
         return quantile(times, 0.5);
     }
 

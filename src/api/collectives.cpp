@@ -15,11 +15,9 @@ using api::Call;
 // been done.
 bool run_short(const Call& call) {
     detail::Group& group = *call.group;
-    const detail::SlotCollectives& in_slots = group.collectives().in_slots();
-    const bool fits = call.collective == Collective::all_to_all ? in_slots.blocks_fit(call)
-                                                                : in_slots.is_short(call.collective, call.block_bytes);
-    return fits && group.run_short(
-                       call, {[](const void* from) { return api::prepare(*static_cast<const Call*>(from)); }, &call});
+    return group.planner().fits_in_slots(call) &&
+           group.run_short(call,
+                           {[](const void* from) { return api::prepare(*static_cast<const Call*>(from)); }, &call});
 }
 
 // Apart, so that a short call has none of its instructions.

@@ -251,6 +251,7 @@ PreparedOperation prepare(const Kind& kind, const std::shared_ptr<Group>& group,
     operation->timeout = o.timeout.count() > 0 ? o.timeout : group->timeout();
     operation->group = group;
     operation->outputs.push_back(output);
+    operation->path = detail::Path::schedule;
     operation->call.collective = Collective::all_reduce;
     operation->call.set_count(counted_bytes(kind, call, elements_of(input), elements_of(output)));
     operation->call.fingerprint = group::Fingerprint::pack({.operation = kind.operation,

@@ -8,6 +8,7 @@
 #include "cli/manual/page.hpp"
 #include "command/requests.hpp"
 #include "core/env.hpp"
+#include "group/planner.hpp"
 #include "transport/shm/arena.hpp"
 #include "transport/shm/peer_memory.hpp"
 #include "tune/tune.hpp"
@@ -81,6 +82,27 @@ std::string source_of(const algorithm::Layout& layout) {
     if (const auto missing = tune::still_missing(); !missing.empty())
         source += fmt::format("; not measured but assumed: {}", fmt::join(missing, ", "));
     return source;
+}
+
+// Of an all_to_all, whose ranks know their own blocks alone: what comes before its schedule. By the function that
+// decides when it is called.
+std::string path_of(const algorithm::Layout& layout, const algorithm::Request& request) {
+    if (request.collective != Collective::all_to_all || layout.size() == 1) return {};
+    detail::Planner planner(layout, request.rank, request.rank_order);
+    if (layout.one_host() && layout.shared_memory) planner.use_slots();
+    planner.serve_with(request.collective, request.algorithm);
+    engine::CollectiveCall call{.collective = request.collective, .dtype = *request.dtype};
+    call.set_count(request.largest_count.value_or(0));
+    switch (planner.path(call)) {
+        case detail::Path::slots:
+            return "  before: each rank writes its blocks into its slot, or that they do not fit\n";
+        case detail::Path::relay:
+            return fmt::format("  before: where all blocks have at most {} bytes, ranks pass them on for each other\n",
+                               planner.largest_relayed());
+        case detail::Path::library:
+        case detail::Path::schedule: break;
+    }
+    return {};
 }
 
 // It is no schedule of the table's: messages hold codes.
@@ -234,7 +256,7 @@ Command add_explain(CLI::App& app) {
         const std::string source = source_of(layout);
         algorithm::Request request = request_of(*a);
         if (!request.algorithm) request.algorithm = algorithm::parse_override(layout.tuning.named, request.collective);
-        print(algorithm::explain(layout, request, source));
+        print(algorithm::explain(layout, request, source) + path_of(layout, request));
         if (!a->save.empty()) save(algorithm::recipe_of(layout, request), a->save);
         return 0;
     };

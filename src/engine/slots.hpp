@@ -58,6 +58,9 @@ concept SlotEvents = requires(T& events, int peer, std::uint64_t bytes) {
     events.look_back();  // this rank has looked how far the others are: all have passed its last look
 };
 
+/// Whether all that `rank`, of `ranks`, sends in an all_to_all fits into its slot. Ranks may differ in that.
+bool blocks_fit_in_slot(const CollectiveCall& call, int rank, int ranks) noexcept;
+
 /// One rank's side of the slots of a group.
 class Slots {
  public:
@@ -66,9 +69,6 @@ class Slots {
     Slots(const transport::Arena& arena, int rank, int size, transport::StagingCopy* copy,
           std::uint64_t ahead = transport::RankControl::small_slots)
         : arena_(&arena), copy_(copy), rank_(rank), size_(size), ahead_(ahead), seen_(static_cast<std::size_t>(size)) {}
-
-    /// Whether all that this rank sends in an all_to_all fits into its slot. Ranks may differ in that.
-    bool blocks_fit(const CollectiveCall& call) const noexcept;
 
     /// The next one, in the order in which all ranks call them. The one before is over.
     SlotState begin(const CollectiveCall& call, std::uint64_t digest);

@@ -35,14 +35,14 @@ std::uint64_t block_begin(const CollectiveCall& call, std::span<const std::uint6
 
 }  // namespace
 
-bool Slots::blocks_fit(const CollectiveCall& call) const noexcept {
-    const auto n = static_cast<std::size_t>(size_);
+bool blocks_fit_in_slot(const CollectiveCall& call, int rank, int ranks) noexcept {
+    const auto n = static_cast<std::size_t>(ranks);
     if (n > table_ranks_max) return false;
-    if (call.send_counts.empty()) return call.block_bytes <= schedule::longest_in_slot(call.collective, size_);
+    if (call.send_counts.empty()) return call.block_bytes <= schedule::longest_in_slot(call.collective, ranks);
     std::uint64_t left = std::min(RankControl::turn_area_bytes - n * sizeof(std::uint64_t),
-                                  schedule::slot_bytes(call.collective, size_));
-    for (int peer = 0; peer < size_; ++peer) {
-        if (peer == rank_) continue;
+                                  schedule::slot_bytes(call.collective, ranks));
+    for (int peer = 0; peer < ranks; ++peer) {
+        if (peer == rank) continue;
         const std::uint64_t bytes = call.sent_to(peer);
         if (bytes > left) return false;
         left -= bytes;

@@ -12,13 +12,6 @@
 #include <utility>
 
 namespace tutti::detail {
-namespace {
-
-// all_reduce of two processes over TCP, 4 KB: tutti's takes 5.8 µs over MPI and 55 µs over Gloo, the library's 10 and
-// 100 µs, and over MPI ranks meet in 4 µs; at 64 KB the library is as quick.
-constexpr std::size_t short_bytes_max = 16 << 10;
-
-}  // namespace
 
 Collectives::Collectives(const Parts& parts)
     : index_(parts.index),
@@ -35,7 +28,6 @@ Collectives::Collectives(const Parts& parts)
           std::ranges::all_of(ranks_.all(), [&](int rank) { return parts.neighbours.share_memory_with(rank); })),
       agreement_(memory_.arena(), memory_.own_local(), memory_.ranks_here()),
       in_slots_({.ranks = ranks_,
-                 .planner = planner_,
                  .memory = memory_,
                  .recorder = recorder_,
                  .inquest = inquest_,
@@ -43,6 +35,7 @@ Collectives::Collectives(const Parts& parts)
                  .agreement = agreement_,
                  .copy = means_.small_copy}),
       relay_(ranks_.rank(), ranks_.size()) {
+    if (memory_.is_of_all()) planner_.use_slots();
     context_.mailbox = &flight_.mailboxes().own();
     context_.rank = ranks_.rank();
     context_.world_of = ranks_.in_world();
@@ -57,20 +50,22 @@ Collectives::Collectives(const Parts& parts)
         context_.memory = [neighbours = &parts.neighbours](int rank) { return neighbours->memory_of(rank); };
 }
 
-void Collectives::serve_with(Collective collective, std::optional<std::string> algorithm) {
-    planner_.serve_with(collective, std::move(algorithm));
-    in_slots_.choose_sizes(collective);
-}
-
 void Collectives::talk_over(ForeignTransport& transport) {
     transport_ = &transport;
     context_.mailbox = &transport.mailbox();
+    planner_.use_library(shares_memory_);
     // Shared memory is the quickest way to meet, where there is some.
     before_library_.emplace(context_, planner_.plan({.collective = Collective::barrier, .rank = ranks_.rank()}),
                             shares_memory_ ? flight_.mailboxes().own() : transport.mailbox());
 }
 
+void Collectives::choose_path(Operation& operation) {
+    operation.path = planner_.path(operation.call);
+    operation.call.large = operation.path == Path::slots && !planner_.fits_in_slots(operation.call);
+}
+
 void Collectives::push(const std::shared_ptr<Operation>& operation) {
+    if (!operation->path) choose_path(*operation);
     queue_.push(operation);
     flight_.activate(*this);
 }
@@ -102,9 +97,10 @@ Collectives::Turn Collectives::take_turn(Operation& operation) {
                                    operation.run.ticket))
                 return Turn::stuck;
             if (failed()) return Turn::further;
-            if (operation.run.slot_state.large)
+            if (operation.run.slot_state.large) {
+                operation.path = planner_.path_by_messages(operation.call);
                 begin_schedule(operation);
-            else
+            } else
                 operation.move_to(OperationState::over);
             return Turn::further;
         case OperationState::relayed:
@@ -148,7 +144,7 @@ Collectives::Turn Collectives::run(Operation& operation) {
 void Collectives::start(Operation& operation) {
     agreement_.remember(operation.run.sequence, operation.call.fingerprint);
     recorder_.start(operation.run.ticket);
-    if (in_slots_.take(operation)) {
+    if (operation.path == Path::slots) {
         suffer(operation, false, true);  // in its one turn, before the others have this rank's part
         operation.run.slot_state = in_slots_.begin(operation.call);
         operation.move_to(OperationState::in_slots);
@@ -178,16 +174,14 @@ void Collectives::begin_schedule(Operation& operation) {
         operation.move_to(OperationState::scheduled);
         return;
     }
-    if (!begin_before_library(operation) && !begin_relay(operation)) execute(operation);
+    const bool has_begun = operation.path == Path::library ? begin_before_library(operation)
+                           : operation.path == Path::relay ? begin_relay(operation)
+                                                           : false;
+    if (!has_begun) execute(operation);
 }
 
-// Unless the caller, or TUTTI_ALGORITHM, names one of tutti's algorithms. All ranks that mean the same decide alike.
+// All ranks that mean the same decide alike.
 bool Collectives::begin_before_library(Operation& operation) {
-    const auto& named = planner_.named(operation.call.collective);
-    if (transport_ == nullptr || ranks_.size() == 1 || (named && !algorithm::is_exclusion(*named))) return false;
-    // Without shared memory ranks need longer to meet than tutti's own algorithms for a short collective, whose
-    // messages show by themselves whether ranks mean the same.
-    if (!shares_memory_ && operation.call.block_bytes <= short_bytes_max) return false;
     if (!transport_->offers(operation)) return false;
     operation.run.execution = before_library_->begin(operation.run.channel, operation.call.fingerprint);
     operation.move_to(OperationState::compared);
@@ -206,8 +200,6 @@ void Collectives::begin_in_library(Operation& operation) {
 }
 
 bool Collectives::begin_relay(Operation& operation) {
-    if (operation.call.collective != Collective::all_to_all || ranks_.size() < 4) return false;
-    if (memory_.is_of_all() && planner_.named(Collective::all_to_all) != "bruck") return false;
     const auto room = relay_.room_for(operation.call.dtype, planner_.largest_relayed());
     if (!room) return false;
     const Relay::Pass pass = relay_.begin(operation.call, operation.run.channel, *room);

@@ -51,6 +51,8 @@ class Collectives final : public IssuedCollectives {
 
     /// The number of the next one: equal on all ranks.
     std::uint64_t next_number() noexcept { return ++sequence_; }
+    /// Decides how a collective will run, and all that are made from it.
+    void choose_path(Operation& operation);
     /// It has its number, and comes after all that have come before it.
     void push(const std::shared_ptr<Operation>& operation);
     bool progress() override;
@@ -73,8 +75,6 @@ class Collectives final : public IssuedCollectives {
     void talk_over(ForeignTransport& transport);
     void check_front(Instant now) override;
     void check_last() override;
-    /// From now on an algorithm serves a collective (Planner::serve_with). Only while none is under way.
-    void serve_with(Collective collective, std::optional<std::string> algorithm);
 
     std::uint64_t fingerprint_at(std::uint64_t sequence) const override { return agreement_.fingerprint_at(sequence); }
     bool has_finished(std::uint64_t sequence) const noexcept override;

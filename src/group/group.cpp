@@ -139,8 +139,9 @@ std::shared_ptr<transport::SymmetricSegment> Group::make_symmetric(std::size_t b
 }
 
 void Group::choose_way(Operation& operation) {
-    if (collectives_.in_slots().take(operation)) return;
     const std::lock_guard lock(world_->flight().mutex());
+    collectives_.choose_path(operation);
+    if (operation.path == Path::slots) return;
     operation.schedule = planner_.plan(operation.call, {.symmetric = operation.is_symmetric});
 }
 

@@ -98,6 +98,7 @@ class Group final : public Member, public std::enable_shared_from_this<Group> {
     /// Receives a short message of a rank of this host that is there or comes within a moment, when nothing else is in
     /// flight. False: it has to go the ordinary way.
     bool receive_now(transport::Transfer& receive);
+    Planner& planner() noexcept { return planner_; }
     const Planner& planner() const noexcept { return planner_; }
     Collectives& collectives() noexcept override { return collectives_; }
     /// How many times this rank has asked for a smaller group, this time included; equal on all ranks that do.

@@ -9,6 +9,7 @@
 #include "group/completion.hpp"
 #include "group/faults.hpp"
 #include "group/member.hpp"
+#include "group/planner.hpp"
 #include "record/recorder.hpp"
 
 #include <tutti/backend.hpp>
@@ -122,6 +123,7 @@ class Operation : public Completion {
     Deadline deadline = Deadline::never();
     std::chrono::milliseconds timeout{0};
     std::shared_ptr<Member> group;
+    std::optional<Path> path{};  // of a collective that the group itself runs: since it was issued, or planned
     std::shared_ptr<const schedule::Schedule> schedule;      // chosen beforehand; empty: when it starts
     std::unique_ptr<const engine::QuantizedCall> quantized;  // beside the call
     std::function<void()> when_awaited;  // of a call that a graph has captured and nobody issues: instead of waiting

@@ -1,6 +1,7 @@
 #include "group/planner.hpp"
 
 #include "group/expected_blocks.hpp"
+#include "transport/shm/arena.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,6 +12,16 @@ algorithm::Layout hosts_of_one_rank(int size) {
     algorithm::Layout layout;
     for (int rank = 0; rank < size; ++rank) layout.host_of.push_back(rank);
     layout.machines = size;
+    return layout;
+}
+
+algorithm::Layout one_host(int size) {
+    const auto shape = transport::ArenaLayout::of(size, size);
+    algorithm::Layout layout;
+    layout.host_of.assign(static_cast<std::size_t>(size), 0);
+    layout.shared_memory = true;
+    layout.slot_bytes = shape.slot_bytes;
+    layout.slots = shape.slots;
     return layout;
 }
 
@@ -67,6 +78,56 @@ TEST(Planner, passes_blocks_on_as_the_name_says_or_else_as_the_table_does) {
     EXPECT_GT(by_table, 0U) << "short blocks of eight ranks over TCP";
     planner.serve_with(Collective::all_to_all, "^bruck");
     EXPECT_EQ(planner.largest_relayed(), 0U);
+}
+
+engine::CollectiveCall call_of(Collective collective, std::uint64_t bytes) {
+    engine::CollectiveCall call{.collective = collective};
+    call.set_count(bytes);
+    return call;
+}
+
+TEST(Planner, short_calls_of_ranks_that_share_memory_run_in_slots_unless_an_algorithm_is_named) {
+    Planner planner(one_host(2), 0, false);
+    EXPECT_EQ(planner.path(call_of(Collective::all_reduce, 8)), Path::schedule) << "the slots are not there yet";
+    planner.use_slots();
+    EXPECT_EQ(planner.path(call_of(Collective::all_reduce, 8)), Path::slots);
+    EXPECT_EQ(planner.path(call_of(Collective::all_reduce, 1 << 30)), Path::schedule);
+    planner.serve_with(Collective::all_reduce, "two_shot");
+    EXPECT_EQ(planner.path(call_of(Collective::all_reduce, 8)), Path::schedule);
+    EXPECT_EQ(planner.path(call_of(Collective::broadcast, 8)), Path::slots) << "it was named for another collective";
+}
+
+TEST(Planner, every_all_to_all_begins_in_slots_and_says_whether_its_blocks_fit) {
+    Planner planner(one_host(2), 0, false);
+    planner.use_slots();
+    for (const auto& [bytes, fits] : {std::pair(8, true), std::pair(1 << 30, false)}) {
+        const auto call = call_of(Collective::all_to_all, static_cast<std::uint64_t>(bytes));
+        EXPECT_EQ(planner.path(call), Path::slots);
+        EXPECT_EQ(planner.fits_in_slots(call), fits);
+        EXPECT_EQ(planner.path_by_messages(call), Path::schedule) << "one host passes nothing on";
+    }
+}
+
+TEST(Planner, ranks_of_several_hosts_pass_the_blocks_of_an_all_to_all_on) {
+    Planner few(hosts_of_one_rank(2), 0, false), many(hosts_of_one_rank(8), 0, false);
+    EXPECT_EQ(few.path(call_of(Collective::all_to_all, 8)), Path::schedule);
+    EXPECT_EQ(many.path(call_of(Collective::all_to_all, 8)), Path::relay);
+    many.serve_with(Collective::all_to_all, "pairwise");
+    EXPECT_EQ(many.path(call_of(Collective::all_to_all, 8)), Path::schedule);
+}
+
+TEST(Planner, a_library_carries_out_what_is_long_or_quick_to_agree_on_and_nothing_that_is_named) {
+    Planner over_network(hosts_of_one_rank(2), 0, false), on_one_host(hosts_of_one_rank(2), 0, false);
+    over_network.use_library(false);
+    on_one_host.use_library(true);
+    EXPECT_EQ(over_network.path(call_of(Collective::all_reduce, 4096)), Path::schedule);
+    EXPECT_EQ(over_network.path(call_of(Collective::all_reduce, 1 << 20)), Path::library);
+    EXPECT_EQ(on_one_host.path(call_of(Collective::all_reduce, 4096)), Path::library);
+    EXPECT_EQ(on_one_host.path(call_of(Collective::all_to_all, 1 << 20)), Path::schedule);
+    on_one_host.serve_with(Collective::all_reduce, "ring");
+    EXPECT_EQ(on_one_host.path(call_of(Collective::all_reduce, 4096)), Path::schedule);
+    on_one_host.serve_with(Collective::all_reduce, "^ring");
+    EXPECT_EQ(on_one_host.path(call_of(Collective::all_reduce, 4096)), Path::library);
 }
 
 }  // namespace

@@ -72,6 +72,7 @@ void ShortCalls::go_on(BiasedMutex::Entry& entry, const CollectiveCall& call, co
     operation->deadline = Deadline::after(operation->timeout, operation->run.started);
     operation->run.sequence = sequence;
     operation->set_call(call);  // on the buffers with which it has begun
+    operation->path = Path::slots;
     operation->run.slot_state = state;
     operation->run.ticket = ticket;
     operation->move_to(OperationState::in_slots);

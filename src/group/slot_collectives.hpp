@@ -1,23 +1,20 @@
-// SlotCollectives: the collectives of a group in slots (engine/slots): which calls all of its ranks take that way, and
-// what the group learns of a call on its way there. A call may be in the hands of its caller (ShortCalls) or an
+// SlotCollectives: the collectives of a group in slots (engine/slots), and what the group learns of a call on its way
+// there. A call may be in the hands of its caller (ShortCalls) or an
 // operation in the group's queue (Collectives).
 //
-// Threads: one at a time (the world's lock); the questions which calls go that way need no lock.
+// Threads: one at a time (the world's lock).
 #pragma once
 
-#include "algorithm/slots.hpp"
 #include "engine/slots.hpp"
 #include "group/agreement.hpp"
 #include "group/flight.hpp"
 #include "group/group_memory.hpp"
 #include "group/inquest.hpp"
 #include "group/operation.hpp"
-#include "group/planner.hpp"
 #include "group/ranks.hpp"
 #include "group/recording.hpp"
 #include "record/recorder.hpp"
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -30,7 +27,6 @@ class SlotCollectives {
     /// Of the group, and of its world. All must outlive it.
     struct Parts {
         const Ranks& ranks;
-        const Planner& planner;
         const GroupMemory& memory;
         record::Recorder& recorder;
         Inquest& inquest;
@@ -39,15 +35,6 @@ class SlotCollectives {
         transport::StagingCopy& copy;  ///< of short payloads
     };
     explicit SlotCollectives(const Parts& parts);
-
-    /// Asks the planner again for which sizes a collective runs in slots. Only while none is under way.
-    void choose_sizes(Collective collective);
-    /// Whether a collective of this shape runs in slots. Depends only on values that are equal on all ranks.
-    bool is_short(Collective collective, std::uint64_t block_bytes) const noexcept;
-    /// all_to_all: whether all blocks that this rank sends are short. Ranks may differ in that.
-    bool blocks_fit(const engine::CollectiveCall& call) const noexcept;
-    /// Whether the operation runs in slots. An all_to_all does: its call says whether this rank's blocks fit.
-    bool take(Operation& operation) const;
 
     /// Begins a call whose fingerprint `agreement` remembers.
     engine::SlotState begin(const engine::CollectiveCall& call);
@@ -113,15 +100,13 @@ class SlotCollectives {
     };
 
     const Ranks& ranks_;
-    const Planner& planner_;
     const GroupMemory& memory_;
     record::Recorder& recorder_;
     Inquest& inquest_;
     const Flight& flight_;
     Agreement& agreement_;
-    std::array<std::vector<algorithm::SlotSizes>, collective_count + 1> short_sizes_;  // by collective
-    std::optional<engine::Slots> slots_;                                               // where all ranks share memory
-    std::uint64_t looked_back_to_ = 0;  // the collective that is compared when this rank runs out of slots
+    std::optional<engine::Slots> slots_;  // where all ranks share memory
+    std::uint64_t looked_back_to_ = 0;    // the collective that is compared when this rank runs out of slots
 };
 
 }  // namespace tutti::detail

@@ -24,7 +24,6 @@ struct RankWithSlots : RankInThread {
 
     Agreement agreement{memory.arena(), memory.own_local(), memory.ranks_here()};
     SlotCollectives in_slots{{.ranks = all,
-                              .planner = planner,
                               .memory = memory,
                               .recorder = recorder,
                               .inquest = inquest,
@@ -53,26 +52,6 @@ class SlotCollectivesOfTwo : public testing::Test {
     std::shared_ptr<Arena> arena_ = Arena::create_private(ArenaLayout::of(two, two));
     RankWithSlots first_{0, arena_}, second_{1, arena_};
 };
-
-TEST_F(SlotCollectivesOfTwo, are_the_short_ones_unless_an_algorithm_is_named) {
-    EXPECT_TRUE(first_.in_slots.is_short(Collective::all_reduce, 8));
-    EXPECT_FALSE(first_.in_slots.is_short(Collective::all_reduce, 1 << 30));
-    first_.planner.serve_with(Collective::all_reduce, "two_shot");
-    first_.in_slots.choose_sizes(Collective::all_reduce);
-    EXPECT_FALSE(first_.in_slots.is_short(Collective::all_reduce, 8));
-    EXPECT_TRUE(first_.in_slots.is_short(Collective::broadcast, 8)) << "it was named for another collective";
-}
-
-TEST_F(SlotCollectivesOfTwo, of_all_to_all_all_begin_there_and_say_whether_their_blocks_fit) {
-    Operation exchange;
-    exchange.call.collective = Collective::all_to_all;
-    for (const auto& [bytes, fits] : {std::pair(8, true), std::pair(1 << 30, false)}) {
-        exchange.call.block_bytes = static_cast<std::uint64_t>(bytes);
-        EXPECT_EQ(first_.in_slots.blocks_fit(exchange.call), fits);
-        EXPECT_TRUE(first_.in_slots.take(exchange));
-        EXPECT_EQ(exchange.call.large, !fits);
-    }
-}
 
 TEST_F(SlotCollectivesOfTwo, end_when_the_other_rank_has_come_and_are_recorded_once) {
     Values a(2, 1.0F), b(2, 2.0F);

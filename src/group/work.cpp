@@ -64,12 +64,14 @@ std::shared_ptr<Operation> Operation::again() const {
     next->on_device = on_device;
     next->timeout = timeout;
     next->group = group;
+    next->path = path;
     next->schedule = schedule;
     return next;
 }
 
 void Operation::renew(const Operation& model) {
     reopen();
+    path = model.path;
     transfer = model.transfer;  // of any source: it became that of one
     run = {.done_execution = std::move(run.done_execution)};
 }

@@ -58,13 +58,13 @@ TEST_P(Tuning, every_algorithm_that_is_named_for_a_group_serves_it) {
                 const algorithm::Request request{
                     .collective = Collective::all_reduce, .element_bytes = 4, .count = count};
                 for (const std::string& name : algorithm::applicable(g.impl()->planner().layout(), request)) {
-                    g.impl()->collectives().serve_with(Collective::all_reduce, name);
+                    g.impl()->planner().serve_with(Collective::all_reduce, name);
                     std::vector<float> values(count, static_cast<float>(g.rank() + 1));
                     all_reduce(values, {.group = g});
                     EXPECT_EQ(values, std::vector<float>(count, static_cast<float>(n * (n + 1) / 2))) << name;
                 }
             }
-            g.impl()->collectives().serve_with(Collective::all_reduce, std::nullopt);
+            g.impl()->planner().serve_with(Collective::all_reduce, std::nullopt);
             barrier({.group = g});
         });
     }
@@ -76,9 +76,8 @@ TEST_P(Tuning, slots_serve_short_calls_unless_they_are_excluded) {
         const auto me = static_cast<std::size_t>(g.rank());
         for (const auto& name : {std::optional<std::string>(), std::optional<std::string>("^slots")}) {
             for (const Collective c : {Collective::all_reduce, Collective::all_to_all}) {
-                g.impl()->collectives().serve_with(c, name);
-                EXPECT_EQ(g.impl()->collectives().in_slots().is_short(c, 8),
-                          layout.shared_memory && layout.one_host() && !name);
+                g.impl()->planner().serve_with(c, name);
+                EXPECT_EQ(g.impl()->planner().is_short(c, 8), layout.shared_memory && layout.one_host() && !name);
             }
             for (int turn = 0; turn < 3; ++turn) {
                 std::vector<int> sum{g.rank(), turn};
