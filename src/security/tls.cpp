@@ -11,8 +11,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <tuple>
 #include <utility>
 
 #if defined(__aarch64__)
@@ -29,12 +27,9 @@ namespace {
 constexpr std::string_view key_label = "tutti tls psk 1:";
 /// RFC 8446, section 5.5, bounds the data that AES-GCM encrypts with one key: 2^24.5 full records.
 constexpr std::uint64_t records_max = std::uint64_t{1} << 23;
-constexpr std::size_t header_bytes = Records::header_bytes;
+constexpr std::size_t header_bytes = 5;
 /// The largest length that a record's header may state.
 constexpr std::size_t length_max = Tls::record_bytes + 256;
-// RFC 8446, sections 4.6.3 and 6
-constexpr std::array<std::byte, 5> key_update{std::byte{24}, std::byte{0}, std::byte{0}, std::byte{1}, std::byte{0}};
-constexpr std::byte warning{1}, fatal{2}, close_notify{0}, unexpected_message{10}, bad_record_mac{20};
 
 bool has_aes_instructions() {
 #if defined(__x86_64__)
@@ -99,11 +94,11 @@ SSL_CTX& Tls::context() {
             cannot_set_up();
         SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
         SSL_CTX_clear_options(context, SSL_OP_ENABLE_MIDDLEBOX_COMPAT);
+        SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);  // most connections of a store say nothing for long
         SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
         SSL_CTX_set_verify(context, SSL_VERIFY_NONE, nullptr);  // the key proves both ends
         SSL_CTX_set_psk_use_session_callback(context, &Tls::use_key);
         SSL_CTX_set_psk_find_session_callback(context, &Tls::find_key);
-        SSL_CTX_set_keylog_callback(context, &Tls::hear_secret);
         return context;
     }();
     return *made;
@@ -147,13 +142,12 @@ Tls::Tls(const Secret& secret, Admits admits, std::string identity)
 }
 
 std::span<const std::byte> Tls::refusal() noexcept {
-    constexpr std::byte version{3}, nothing{0}, length{2}, handshake_failure{40};
+    constexpr std::byte version{3}, nothing{0}, length{2}, fatal{2}, handshake_failure{40};
     static constexpr std::byte alert[] = {std::byte{21}, version, version, nothing, length, fatal, handshake_failure};
     return alert;
 }
 
 Tls::~Tls() {
-    secrets_.wipe();
     SSL_free(ssl_);
 }
 
@@ -193,28 +187,6 @@ int Tls::find_key(SSL* ssl, const unsigned char* identity, std::size_t size, SSL
     return *session != nullptr ? 1 : 0;
 }
 
-// OpenSSL tells them in the form of NSS's key log: a label, the client's random number, the secret.
-void Tls::hear_secret(const SSL* ssl, const char* line) {
-    Tls& self = end_of(ssl);
-    const std::string_view text(line);
-    const auto take = [&](std::string_view label, std::optional<Mac>& into) {
-        if (!text.starts_with(label) || text.size() < 2 * sizeof(Mac)) return;
-        const std::string_view digits = text.substr(text.size() - 2 * sizeof(Mac));
-        into.emplace();
-        for (std::size_t i = 0; i < into->size(); ++i)
-            std::from_chars(digits.data() + 2 * i, digits.data() + 2 * i + 2,
-                            reinterpret_cast<unsigned char&>((*into)[i]), 16);
-    };
-    take("CLIENT_TRAFFIC_SECRET_0 ", self.secrets_.client);
-    take("SERVER_TRAFFIC_SECRET_0 ", self.secrets_.server);
-}
-
-void Tls::Secrets::wipe() {
-    for (auto* secret : {&client, &server}) {
-        if (*secret) OPENSSL_cleanse((*secret)->data(), (*secret)->size());
-    }
-}
-
 void Tls::fail(std::string why) noexcept {
     if (state_ == State::failed) return;
     state_ = State::failed;
@@ -242,8 +214,8 @@ void Tls::note_failure() {
                         identity_, what));
     if (reason == SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC)
         return fail(
-            fmt::format("what came is not what was sent: it was changed, injected or sent again on the way "
-                        "(TLS: {})",
+            fmt::format("what came is not what was sent: it was changed, injected, left out or sent again on the "
+                        "way (TLS: {})",
                         what));
     if (is_alert) return fail(fmt::format("it says that what it got is not what was sent (TLS: {})", what));
     fail(fmt::format("what it says is not the TLS of a job with this secret, or was changed on the way (TLS: {})",
@@ -254,107 +226,58 @@ void Tls::go_on() {
     if (state_ != State::shaking_hands) return;
     ERR_clear_error();
     const int result = SSL_do_handshake(ssl_);
-    // A server may do the handshake by a certificate in place of the key, which proves nothing here.
-    if (result == 1 && SSL_session_reused(ssl_) != 1)
-        fail("it does not know this job's secret: it showed a certificate instead");
-    else if (result == 1)
-        open();
-    else if (SSL_get_error(ssl_, result) != SSL_ERROR_WANT_READ)
+    if (result == 1) {
+        const SSL_CIPHER* suite = SSL_get_current_cipher(ssl_);
+        cipher_ = suite != nullptr ? SSL_CIPHER_get_name(suite) : "";
+        state_ = State::open;
+        // A server may do the handshake by a certificate in place of the key, which proves nothing here.
+        if (SSL_session_reused(ssl_) != 1) fail("it does not know this job's secret: it showed a certificate instead");
+    } else if (SSL_get_error(ssl_, result) != SSL_ERROR_WANT_READ) {
         note_failure();
-}
-
-// From here on records are made and opened without OpenSSL's TLS, which has no further part in it.
-void Tls::open() {
-    const SSL_CIPHER* suite = SSL_get_current_cipher(ssl_);
-    cipher_ = suite != nullptr ? SSL_CIPHER_get_name(suite) : "";
-    const bool is_aes = suite != nullptr && SSL_CIPHER_get_cipher_nid(suite) == NID_aes_128_gcm;
-    const EVP_CIPHER* cipher = is_aes ? EVP_aes_128_gcm() : EVP_chacha20_poly1305();
-    const auto& [own, other] =
-        admits_ ? std::tie(secrets_.server, secrets_.client) : std::tie(secrets_.client, secrets_.server);
-    if (!own || !other) return fail("OpenSSL did not tell the keys of the connection");
-    out_ = std::make_unique<Records>(cipher, *own);
-    in_ = std::make_unique<Records>(cipher, *other);
-    secrets_.wipe();
-    SSL_free(std::exchange(ssl_, nullptr));
-    state_ = State::open;
+    }
 }
 
 bool Tls::write(std::span<const std::byte> bytes) {
-    if (state_ != State::open && state_ != State::ended) return false;
-    while (!bytes.empty()) {
-        const auto content = bytes.first(std::min(bytes.size(), record_bytes));
-        if (out_->count() >= records_max && !renew_key()) return false;
-        if (!out_->seal(Records::Kind::data, content, output_)) {
-            fail("OpenSSL does not encrypt");
-            return false;
-        }
-        bytes = bytes.subspan(content.size());
+    if (!can_write()) return false;
+    if (records_written_ >= records_max && !renew_key()) return false;
+    ERR_clear_error();
+    std::size_t written = 0;
+    // The queue takes all that OpenSSL gives it, so that one call writes all.
+    if (!bytes.empty() && SSL_write_ex(ssl_, bytes.data(), bytes.size(), &written) != 1) {
+        note_failure();
+        return false;
     }
+    records_written_ += (written + record_bytes - 1) / record_bytes;
     return true;
 }
 
 bool Tls::renew_key() {
-    if (!out_ || !out_->seal(Records::Kind::handshake, key_update, output_)) return false;
-    out_->renew();
+    if (!can_write()) return false;
+    ERR_clear_error();
+    if (SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED) != 1 || SSL_do_handshake(ssl_) != 1) {
+        note_failure();
+        return false;
+    }
+    records_written_ = 0;
     return true;
 }
 
 std::size_t Tls::read(std::span<std::byte> into) {
     std::size_t total = 0;
-    while (total < into.size()) {
-        const auto rest = into.subspan(total);
-        if (!opened_.empty()) {
-            const std::size_t count = std::min(rest.size(), opened_.bytes().size());
-            std::copy_n(opened_.bytes().begin(), count, rest.begin());
-            opened_.remove(count);
+    ERR_clear_error();
+    while (total < into.size() && holds_record()) {
+        std::size_t count = 0;
+        if (SSL_read_ex(ssl_, into.data() + total, into.size() - total, &count) == 1) {
             total += count;
-        } else if (!holds_record()) {
-            break;
-        } else {
-            total += open_record(rest);
+            continue;
         }
+        const int error = SSL_get_error(ssl_, 0);
+        if (error == SSL_ERROR_ZERO_RETURN)
+            state_ = State::ended;
+        else if (error != SSL_ERROR_WANT_READ)  // it wants more behind a record without data, such as a new key
+            note_failure();
     }
     return total;
-}
-
-// The next record, straight into `into` if that has room for it. Returns how many bytes came there.
-std::size_t Tls::open_record(std::span<std::byte> into) {
-    const std::size_t size = whole_record();
-    const std::size_t content = Records::room_for(size);
-    const bool fits = content <= into.size();
-    const auto room = fits ? into : opened_.room(content);
-    const auto opened = in_->open(input_.bytes().first(size), room);
-    if (opened && opened->kind == Records::Kind::data) {
-        input_.remove(size);
-        if (!fits) opened_.added(opened->bytes);
-        return fits ? opened->bytes : 0;
-    }
-    if (opened)
-        take_message(opened->kind, room.first(opened->bytes));
-    else
-        fail_with(bad_record_mac,
-                  "what came is not what was sent: it was changed, injected, left out or sent again on "
-                  "the way (a TLS record does not decrypt)");
-    input_.remove(size);
-    return 0;
-}
-
-// The other end's messages about the connection itself.
-void Tls::take_message(Records::Kind kind, std::span<const std::byte> message) {
-    if (kind == Records::Kind::alert && message.size() == 2) {
-        if (message[1] == close_notify)
-            state_ = State::ended;
-        else
-            fail(fmt::format("it says that what it got is not what was sent (TLS alert {})",
-                             std::to_integer<int>(message[1])));
-        return;
-    }
-    const bool is_update = kind == Records::Kind::handshake && message.size() == key_update.size() &&
-                           std::ranges::equal(message.first(4), std::span(key_update).first(4)) &&
-                           std::to_integer<int>(message[4]) <= 1;
-    if (!is_update) return fail_with(unexpected_message, "it sent a TLS message that has no place here");
-    in_->renew();
-    if (message[4] == std::byte{1} && !renew_key()) fail("OpenSSL does not encrypt");
 }
 
 // Bytes of the record that comes next, if all of it is here; 0: it is not. Of a record that is too long: the bytes at
@@ -381,18 +304,12 @@ std::size_t Tls::give(std::span<std::byte> into) noexcept {
 }
 
 bool Tls::holds_record() const noexcept {
-    return state_ == State::open && (!opened_.empty() || whole_record() > 0);
-}
-
-void Tls::fail_with(std::byte alert, std::string why) {
-    const std::byte words[] = {fatal, alert};
-    out_->seal(Records::Kind::alert, words, output_);
-    fail(std::move(why));
+    return state_ == State::open && (SSL_pending(ssl_) > 0 || whole_record() > 0);
 }
 
 void Tls::end() {
-    const std::byte words[] = {warning, close_notify};
-    if (state_ == State::open || state_ == State::ended) out_->seal(Records::Kind::alert, words, output_);
+    ERR_clear_error();
+    if (can_write()) SSL_shutdown(ssl_);
 }
 
 }  // namespace tutti::security

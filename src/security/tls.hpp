@@ -11,14 +11,12 @@
 #pragma once
 
 #include "security/byte_queue.hpp"
-#include "security/records.hpp"
 #include "security/secret.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,7 +40,7 @@ class Tls {
         ended,  ///< the other end has said that it sends nothing more
         failed  ///< error() says why; nothing more can be read
     };
-    static constexpr std::size_t record_bytes = Records::content_bytes;
+    static constexpr std::size_t record_bytes = std::size_t{1} << 14;  ///< the most of one record
 
     /// The end that connects; begins at once.
     static std::unique_ptr<Tls> connecting(const Secret& secret, std::string identity);
@@ -91,17 +89,13 @@ class Tls {
  private:
     Tls(const Secret& secret, Admits admits, std::string identity);
     static int use_key(ssl_st*, const evp_md_st*, const unsigned char**, std::size_t*, ssl_session_st**);
-    static void hear_secret(const ssl_st*, const char* line);
     static int find_key(ssl_st*, const unsigned char*, std::size_t, ssl_session_st**);
     static ssl_ctx_st& context();
     static const bio_method_st* queues();
     ssl_session_st* session() const;
     std::size_t whole_record() const noexcept;
-    void open();
-    std::size_t open_record(std::span<std::byte> into);
-    void take_message(Records::Kind kind, std::span<const std::byte> message);
+    bool can_write() const noexcept { return state_ == State::open || state_ == State::ended; }
     void fail(std::string why) noexcept;
-    void fail_with(std::byte alert, std::string why);
     void note_failure();
 
     Secret secret_;
@@ -110,15 +104,10 @@ class Tls {
     State state_ = State::shaking_hands;
     std::string error_;
     ByteQueue input_, output_;
-    ByteQueue opened_;             // read, but did not fit
-    ssl_st* ssl_ = nullptr;        // until it is open
-    std::size_t record_left_ = 0;  // of a record that OpenSSL has begun to take
-    struct Secrets {
-        std::optional<Mac> client, server;
-        void wipe();
-    } secrets_;
+    ssl_st* ssl_ = nullptr;
+    std::size_t record_left_ = 0;        // of a record that OpenSSL has begun to take
+    std::uint64_t records_written_ = 0;  // with the present key
     std::string cipher_;
-    std::unique_ptr<Records> in_, out_;
 };
 
 }  // namespace tutti::security
