@@ -96,6 +96,12 @@ int main(int argc, char** argv) {
         arguments.emplace_back("--help");
     }
     const std::string& first = arguments.front();
+    if (first == "__complete") {  // for the shells' scripts
+        for (const std::string& line :
+             manual::proposals(manual::pages_of(app), {arguments.begin() + 1, arguments.end()}))
+            std::printf("%s\n", line.c_str());
+        return 0;
+    }
     std::vector<std::string> names;
     for (const auto& [name, summary] : manual::page_of(app).commands) names.push_back(name);
     if (first.empty() || (first.front() != '-' && commands.count(first) == 0))

@@ -59,12 +59,17 @@ class Manual(CliCase):
             for line in self.tutti(command, "--help").stdout.splitlines():
                 self.assertLessEqual(len(line), 100, line)
 
+    @staticmethod
+    def with_program(**more):
+        """The scripts ask the program that is in the search path."""
+        return {**os.environ, "PATH": f"{pathlib.Path(TUTTI).resolve().parent}:{os.environ['PATH']}", **more}
+
     def complete(self, *words):
         """What bash proposes for the last of the words."""
         script = ('source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tutti 2>/dev/null; '
                   'printf "%s\\n" "${COMPREPLY[@]}"')
         done = subprocess.run(["bash", "-c", script, "bash", str(self.scripts / "tutti"), "tutti", *words],
-                              capture_output=True, text=True, timeout=60, check=True, cwd=self.folder.name)
+                              capture_output=True, text=True, timeout=60, check=True, cwd=self.folder.name, env=self.with_program())
         return set(done.stdout.split())
 
     def test_bash_completes_commands_flags_and_values(self):
@@ -100,8 +105,28 @@ class Manual(CliCase):
         if shutil.which("fish"):
             script = f"source {self.scripts / 'tutti.fish'}; complete -C 'tutti bench all_reduce --dtype bf'"
             done = subprocess.run(["fish", "-c", script], capture_output=True, text=True, timeout=60, check=True,
-                                  env=dict(os.environ, HOME=self.folder.name))
+                                  env=self.with_program(HOME=self.folder.name))
             self.assertIn("bfloat16", done.stdout)
+
+    def test_the_program_proposes_words_with_their_explanations_and_says_what_else_there_is(self):
+        def proposed(*words):
+            done = self.tutti("__complete", *words)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            return done.stdout.splitlines()
+        self.assertEqual(proposed("run", "--transport=s"), ["--transport=shm"])
+        self.assertEqual(proposed("bench", "--dtype=int8,fl"), [
+            *(f"--dtype=int8,float{kind}" for kind in ("16", "32", "64", "8_e4m3fn", "8_e5m2")), ":list"])
+        [flag] = proposed("bench", "--seco")
+        self.assertRegex(flag, r"^--seconds\t[a-z]")
+        self.assertEqual(proposed("trace", "--torch", ""), [":folders"])
+        self.assertEqual(proposed("run", "-n", "2", ""), [":program"])
+        self.assertEqual(proposed("run", "-n", "2", "--", ""), [":program"])
+        for words in (["run", "-n", "2", "true"], ["run", "--np", "=", "2", "--", "true"], ["run", "--np=2", "true", "-n"]):
+            at = words.index("true") + 1
+            self.assertEqual(proposed(*words, "--tra"), [f":arguments {at}"], words)
+        self.assertEqual(proposed("version", ""), [])
+        self.assertEqual(proposed("frobnicate", ""), [])
+        self.assertIn("run", [line.partition("\t")[0] for line in proposed()])
 
     def test_the_program_prints_what_is_installed(self):
         for shell, name in (("bash", "tutti"), ("zsh", "_tutti"), ("fish", "tutti.fish")):

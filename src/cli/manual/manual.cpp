@@ -28,13 +28,6 @@ void write(const fs::path& file, const std::string& text) {
         throw InvalidArgument(fmt::format("{}: cannot be written: {}", file.string(), std::strerror(errno)));
 }
 
-std::string script_of(const std::string& shell, const CLI::App& app) {
-    const auto pages = manual::pages_of(app);
-    return shell == "bash"  ? manual::bash_completion(pages)
-           : shell == "zsh" ? manual::zsh_completion(pages)
-                            : manual::fish_completion(pages);
-}
-
 }  // namespace
 
 Command add_completion(CLI::App& app) {
@@ -48,9 +41,9 @@ Command add_completion(CLI::App& app) {
         "  eval \"$(tutti completion bash)\"\n"
         "  source <(tutti completion zsh)\n"
         "  tutti completion fish > ~/.config/fish/completions/tutti.fish");
-    return [shell, &app] {
-        const std::string text = script_of(*shell, app);
-        return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0 ? 0 : 1;
+    return [shell] {
+        std::fputs(manual::completion_script(*shell).c_str(), stdout);
+        return 0;
     };
 }
 
@@ -65,9 +58,9 @@ Command add_manual(CLI::App& app) {
             write(fs::path(*folder) / "man" / (name + ".1"), manual::roff(page));
         }
         const fs::path scripts = fs::path(*folder) / "completion";
-        write(scripts / "tutti", script_of("bash", app));
-        write(scripts / "_tutti", script_of("zsh", app));
-        write(scripts / "tutti.fish", script_of("fish", app));
+        write(scripts / "tutti", manual::completion_script("bash"));
+        write(scripts / "_tutti", manual::completion_script("zsh"));
+        write(scripts / "tutti.fish", manual::completion_script("fish"));
         return 0;
     };
 }

@@ -1,5 +1,5 @@
-// The arguments of a command, read off CLI11's tree of commands: help, man pages and completions all come from it, so
-// that they say the same.
+// The arguments of a command, read off CLI11's tree of commands: help, man pages and what shells propose all come from
+// it, so that they say the same.
 //
 // A footer of a command is paragraphs. One that begins with "Examples:" or "Exit status:" becomes a section of the man
 // page; the others stand before them.
@@ -8,6 +8,8 @@
 #include <CLI/CLI.hpp>
 
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tutti::cli::manual {
@@ -53,9 +55,12 @@ std::size_t width_of_output();
 std::string help(const Page& page);
 /// A man page of section 1 (man(7)).
 std::string roff(const Page& page);
-/// Scripts that complete the program's command line.
-std::string bash_completion(const std::vector<Page>& pages);
-std::string zsh_completion(const std::vector<Page>& pages);
-std::string fish_completion(const std::vector<Page>& pages);
+/// The script by which bash, zsh or fish asks `tutti __complete` for proposals.
+std::string completion_script(std::string_view shell);
+/// The lines that it prints, for words after the program's name of which the last is being typed. A line is a word that
+/// begins so, and behind a tabulator its explanation; or, with a colon before, what else there is to propose: ":files",
+/// ":folders", ":program", ":list" (further words may follow behind a comma), ":arguments N": the Nth word is a program
+/// and this one of its arguments.
+std::vector<std::string> proposals(const std::vector<Page>& pages, std::vector<std::string> words);
 
 }  // namespace tutti::cli::manual
