@@ -5,8 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <optional>
+#include <cstdint>
 #include <utility>
 
 namespace tutti::cli {
@@ -22,79 +21,34 @@ Lines lines_of(std::string_view text) {
     return lines;
 }
 
-/// The place of each line that is there once; nothing for the others.
-std::map<std::string_view, std::optional<std::size_t>> places_of(const Lines& lines, std::size_t begin,
-                                                                 std::size_t end) {
-    std::map<std::string_view, std::optional<std::size_t>> places;
-    for (std::size_t i = begin; i < end; ++i) {
-        const auto [place, is_first] = places.try_emplace(lines[i], i);
-        if (!is_first) place->second.reset();
-    }
-    return places;
-}
-
-/// The most of the matches, which come in the order of the first side, that are in the order of the second side too.
-std::vector<Match> in_both_orders(const std::vector<Match>& matches) {
-    std::vector<std::size_t> last;  // by length of a sequence: its last match, the smallest that there is
-    std::vector<std::optional<std::size_t>> before(matches.size());
-    for (std::size_t i = 0; i < matches.size(); ++i) {
-        const auto place = std::ranges::lower_bound(last, matches[i].second, {},
-                                                    [&](std::size_t match) { return matches[match].second; });
-        if (place != last.begin()) before[i] = *std::prev(place);
-        if (place == last.end())
-            last.push_back(i);
-        else
-            *place = i;
-    }
-    std::vector<Match> kept;
-    for (auto i = last.empty() ? std::nullopt : std::optional(last.back()); i; i = before[*i])
-        kept.push_back(matches[*i]);
-    std::ranges::reverse(kept);
-    return kept;
-}
-
-/// Equal lines at both ends of two stretches, [begin, end) of each side; gives the stretches that are left.
-class Stretch {
- public:
-    Stretch(const Lines& a, const Lines& b, Match begin, Match end) : begin_(begin), end_(end) {
-        while (has_both() && a[begin_.first] == b[begin_.second]) head_.emplace_back(begin_.first++, begin_.second++);
-        while (has_both() && a[end_.first - 1] == b[end_.second - 1]) tail_.emplace_back(--end_.first, --end_.second);
-        std::ranges::reverse(tail_);
-    }
-    const Match& begin() const { return begin_; }
-    const Match& end() const { return end_; }
-    const std::vector<Match>& head() const { return head_; }
-    const std::vector<Match>& tail() const { return tail_; }
-
- private:
-    bool has_both() const { return begin_.first < end_.first && begin_.second < end_.second; }
-    Match begin_, end_;
-    std::vector<Match> head_, tail_;
-};
-
+/// The longest sequence of equal lines in the order of both sides. Beyond `cells_max` pairs of lines between those that
+/// are equal at the ends it takes no further lines for equal.
 std::vector<Match> matches_of(const Lines& a, const Lines& b) {
+    constexpr std::size_t cells_max = std::size_t{1} << 25;
     std::vector<Match> matches;
-    const auto add = [&](const std::vector<Match>& more) { matches.insert(matches.end(), more.begin(), more.end()); };
-    const Stretch whole(a, b, {0, 0}, {a.size(), b.size()});
-    add(whole.head());
-    const auto here = places_of(a, whole.begin().first, whole.end().first);
-    const auto there = places_of(b, whole.begin().second, whole.end().second);
-    std::vector<Match> anchors;
-    for (std::size_t i = whole.begin().first; i < whole.end().first; ++i) {
-        const auto found = there.find(a[i]);
-        if (here.at(a[i]) && found != there.end() && found->second) anchors.emplace_back(i, *found->second);
+    std::size_t begin = 0, tail = 0;
+    const std::size_t least = std::min(a.size(), b.size());
+    for (; begin < least && a[begin] == b[begin]; ++begin) matches.emplace_back(begin, begin);
+    while (tail < least - begin && a[a.size() - 1 - tail] == b[b.size() - 1 - tail]) ++tail;
+    const std::size_t rows = a.size() - tail - begin, columns = b.size() - tail - begin;
+    if (rows > 0 && columns < cells_max / rows) {
+        // length[i][j]: of the longest sequence from line i before and line j after.
+        std::vector<std::uint32_t> length((rows + 1) * (columns + 1));
+        const auto at = [&](std::size_t i, std::size_t j) -> std::uint32_t& { return length[i * (columns + 1) + j]; };
+        for (std::size_t i = rows; i-- > 0;) {
+            for (std::size_t j = columns; j-- > 0;)
+                at(i, j) = a[begin + i] == b[begin + j] ? at(i + 1, j + 1) + 1 : std::max(at(i + 1, j), at(i, j + 1));
+        }
+        for (std::size_t i = 0, j = 0; i < rows && j < columns;) {
+            if (a[begin + i] == b[begin + j])
+                matches.emplace_back(begin + i++, begin + j++);
+            else if (at(i + 1, j) >= at(i, j + 1))
+                ++i;
+            else
+                ++j;
+        }
     }
-    anchors = in_both_orders(anchors);
-    anchors.push_back(whole.end());
-    Match begin = whole.begin();
-    for (const Match& anchor : anchors) {  // lines that are there several times match beside lines that do
-        const Stretch between(a, b, begin, anchor);
-        add(between.head());
-        add(between.tail());
-        if (anchor != whole.end()) matches.push_back(anchor);
-        begin = {anchor.first + 1, anchor.second + 1};
-    }
-    add(whole.tail());
+    for (; tail > 0; --tail) matches.emplace_back(a.size() - tail, b.size() - tail);
     return matches;
 }
 

@@ -8,8 +8,7 @@
 namespace tutti::cli {
 
 /// Hunks that begin with "@@ -5,10 +5,4 @@", of lines that begin with "-" (only before), "+" (only after) or " " (both:
-/// up to `context` of them around the others). Empty: the texts are equal. Matches lines that each text has once, in
-/// the longest order that both have, and what is equal at both ends: n log n.
+/// up to `context` of them around the others). Empty: the texts are equal.
 std::vector<std::string> line_diff(std::string_view before, std::string_view after, std::size_t context = 2);
 
 }  // namespace tutti::cli
