@@ -20,6 +20,7 @@
 #include <tutti/groups.hpp>
 #include <tutti/hfai.hpp>
 #include <tutti/interrupt.hpp>
+#include <tutti/meeting.hpp>
 #include <tutti/object.hpp>
 #include <tutti/object_collectives.hpp>
 #include <tutti/plan.hpp>

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <span>
 #include <utility>
@@ -58,9 +59,10 @@ std::string encode_with_version(Object value) {
     return object::encode_string(Object(Object::List{Object(version()), std::move(value)}));
 }
 
-// 0.1 of 0.1.7: the part that has to be equal on all ranks (VERSIONING.md).
-std::string_view minor_of(std::string_view version) {
-    return version.substr(0, version.find('.', version.find('.') + 1));
+// 0.1 of 0.1.7.
+std::string_view minor_of(std::string_view version) noexcept {
+    const std::size_t first = version.find('.');
+    return {version.data(), std::min(version.size(), version.find('.', first + 1))};
 }
 
 template <class T>
@@ -150,11 +152,15 @@ std::string encode(const Card& card) {
     return encode_with_version(Object(card));
 }
 
+bool can_work_together(std::string_view version, std::string_view other) noexcept {
+    return minor_of(version) == minor_of(other);
+}
+
 std::optional<Failure> other_version(std::string_view bytes, int rank) {
     try {
         const Object all = object::decode_string(bytes);
         const std::string& theirs = all.as_list().at(0).as_string();
-        if (minor_of(theirs) == minor_of(version())) return std::nullopt;
+        if (can_work_together(theirs, version())) return std::nullopt;
         return Failure{Failure::disagreement, rank,
                        fmt::format("rank {} runs tutti {}, and this rank tutti {}: expected the same version on all "
                                    "ranks, up to its last number",

@@ -47,6 +47,8 @@ std::string card_key(int rank);
 std::string encode(const Table& table);
 std::string encode(const Failure& failure, int world_size = 0);
 std::string encode(const Card& card);
+/// Whether these versions of tutti can be in one job: up to their last number they are equal (VERSIONING.md).
+bool can_work_together(std::string_view version, std::string_view other) noexcept;
 /// The failure if `bytes`, which `rank` has written, come from a version of tutti that cannot be in a job with this
 /// one: another MINOR. Their rest may be anything then.
 std::optional<Failure> other_version(std::string_view bytes, int rank);

@@ -2,6 +2,7 @@
 // and without a fault none in the same code.
 #include "simulation/job.hpp"
 #include "simulation/lifelines_world.hpp"
+#include "simulation/meetings_world.hpp"
 
 #include <gtest/gtest.h>
 
@@ -25,11 +26,18 @@ constexpr Row rows[] = {
 #include "rows.inc"
 };
 
-constexpr std::uint64_t most_jobs = 3000, most_worlds = 20'000;
+std::uint64_t most_seeds(std::string_view simulation) {
+    return simulation == "jobs" ? 3000 : simulation == "worlds" ? 20'000 : 5000;
+}
+
+std::string run(std::string_view simulation, std::uint64_t seed) {
+    if (simulation == "jobs") return Job(seed).run();
+    return simulation == "worlds" ? LifelinesWorld(seed).run() : MeetingsWorld(seed).run();
+}
 
 std::string first_wrong(std::string_view simulation, std::uint64_t seeds) {
     for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-        const std::string wrong = simulation == "jobs" ? Job(seed).run() : LifelinesWorld(seed).run();
+        const std::string wrong = run(simulation, seed);
         if (!wrong.empty()) return wrong;
     }
     return {};
@@ -43,13 +51,14 @@ class SeededFaults : public testing::TestWithParam<int> {
 TEST_P(SeededFaults, are_found) {
     const Row& row = rows[GetParam() - 1];
     seeded_fault = GetParam();
-    const std::string wrong = first_wrong(row.simulation, row.simulation == "jobs" ? most_jobs : most_worlds);
+    const std::string wrong = first_wrong(row.simulation, most_seeds(row.simulation));
     EXPECT_NE(wrong, "") << row.name << ": the simulated " << row.simulation << " do not see it";
 }
 
 TEST(SeededFaultsTest, are_all_that_is_wrong) {
     EXPECT_EQ(first_wrong("jobs", 300), "");
     EXPECT_EQ(first_wrong("worlds", 2000), "");
+    EXPECT_EQ(first_wrong("meetings", 2000), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Rows, SeededFaults, testing::Range(1, static_cast<int>(std::size(rows)) + 1),

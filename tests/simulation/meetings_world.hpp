@@ -1,0 +1,101 @@
+// MeetingsWorld: processes that meet in one simulated store and in a simulated time: late ones, dead ones, two of one
+// rank, ranks that disagree, that cannot come, that come again, two jobs under one name, a slow store, a store that
+// fails one of them, and ranks that wait for each other in a circle. A seed decides all. It looks whether meet()
+// (tutti/meeting.hpp) keeps its promises.
+//
+// Threads: one.
+#pragma once
+
+#include "core/deadline.hpp"
+#include "rendezvous/meeting.hpp"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace tutti::simulation {
+
+enum class Trouble {
+    none,
+    late,
+    absent,
+    death,
+    refusal,
+    disagreement,
+    other_size,
+    twice,
+    two_jobs,
+    broken_store,
+    circle
+};
+inline constexpr int troubles = 11;
+
+class MeetingsWorld {
+ public:
+    explicit MeetingsWorld(std::uint64_t seed);
+    ~MeetingsWorld();
+    MeetingsWorld(const MeetingsWorld&) = delete;
+    MeetingsWorld& operator=(const MeetingsWorld&) = delete;
+
+    /// The first promise that is broken, in words; empty: none.
+    std::string run();
+    Trouble trouble() const noexcept { return trouble_; }
+    int met() const noexcept { return met_; }
+
+ private:
+    struct Call {
+        MeetingTerms terms;
+        Milliseconds pause{0};  // before it
+        bool cannot_come = false;
+    };
+    struct Result {
+        std::string id, error, card, job;
+        int rank = 0, size = 0, round = 0, kind = 0;  // an ErrorCode; 0: met
+        Met met;
+        bool is_refusal = false;
+    };
+    struct Process;
+    enum class Step { call, arrive, answer, out_of_time, die, will };
+    struct Event {
+        Step step;
+        std::size_t process = 0;
+        std::uint64_t serial = 0;  // of the request that it belongs to
+    };
+
+    void make_one_meeting();
+    void make_circle();
+    Process& add(const std::string& job, const MeetingTerms& terms, int rounds, Milliseconds pause);
+    void at(Milliseconds later, Event event);
+    Milliseconds latency();
+    void handle(const Event& event);
+    void begin_call(Process& process);
+    void ask(Process& process);
+    void arrive(Process& process);
+    void write(const std::string& key, const std::string& value);
+    bool try_to_answer_wait(Process& process);
+    void answer(Process& process, std::vector<std::string> values);
+    void go_on(Process& process);
+    void end_call(Process& process);
+    std::string check_results() const;
+    std::string check_alike() const;
+    std::string check_trouble() const;
+    std::uint64_t below(std::uint64_t n);
+
+    std::mt19937_64 chance_;
+    Trouble trouble_ = Trouble::none;
+    Milliseconds slowest_{2};
+    bool once_ = false;
+    int size_ = 2, rounds_ = 1, met_ = 0;
+    Instant now_{}, begin_{};
+    std::vector<std::unique_ptr<Process>> processes_;
+    std::multimap<Instant, Event> events_;
+    std::map<std::string, std::string> keys_;
+    std::vector<Result> results_;
+    std::string wrong_, left_by_dead_;  // the second: the attempt in which a rank died that had put its card
+};
+
+}  // namespace tutti::simulation
