@@ -5,11 +5,12 @@
 #include "api/arguments.hpp"
 #include "core/hash.hpp"
 #include "core/settings.hpp"
+#include "core/text.hpp"
 #include "group/group.hpp"
-#include "group/meeting.hpp"
 #include "record/call_site.hpp"
 
 #include <tutti/error.hpp>
+#include <tutti/meeting.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -120,15 +121,42 @@ std::uint64_t next_number(const World& world, const Ranks& ranks) {
     return numbers[{{world.id(), world.rank()}, ranks}]++;
 }
 
+// The lowest takes the place, and no rank goes on before all members have come: the others of the world do not come.
+GroupPlace meet_members(World& world, const Ranks& ranks, milliseconds timeout) {
+    const std::string list = fmt::format("[{}]", fmt::join(ranks, ", "));
+    const auto own = static_cast<int>(std::ranges::find(ranks, world.rank()) - ranks.begin());
+    std::string card;
+    if (own == 0) {
+        const std::uint64_t bytes = GroupMemory::part_bytes(world.layout().host_of, ranks);
+        const GroupPlace place = world.groups().next_place_in_store(1, bytes);
+        card = fmt::format("{} {}", place.index, place.offset);
+    }
+    const Met met = meet({.place = PrefixStore("group/" + world.name() + "/meetings", world.setup().store),
+                          .name = fmt::format("{}#{}", fmt::join(ranks, ","), next_number(world, ranks)),
+                          .rank = own,
+                          .size = static_cast<int>(ranks.size()),
+                          .timeout = timeout,
+                          .words = "makes the group of " + list,
+                          .operation = "new_group",
+                          .about = "of ranks " + list,
+                          .once = true,
+                          .members = ranks},
+                         card);
+    const std::string& place = met.cards.front();
+    const std::size_t space = place.find(' ');
+    const auto index = number_in<std::uint32_t>(std::string_view(place).substr(0, space));
+    const auto offset = number_in<std::uint64_t>(std::string_view(place).substr(std::min(place.size(), space + 1)));
+    if (index && offset) return {*index, *offset};
+    throw DistStoreError(
+        fmt::format("new_group: the store says that the group's place is \"{}\": expected two numbers", place),
+        {.operation = "new_group"});
+}
+
 ProcessGroup make_among_members(const std::shared_ptr<World>& world, const Ranks& ranks, const NewGroupOptions& o) {
     if (std::ranges::find(ranks, world->rank()) == ranks.end()) return ProcessGroup::non_member();
     const Movers movers = movers_of(o);
     const milliseconds timeout = timeout_of(o, movers);
-    detail::Meeting meeting(*world, ranks, next_number(*world, ranks), Deadline::after(timeout));
-    const GroupPlace place = meeting.take_place(GroupMemory::part_bytes(world->layout().host_of, ranks));
-    ProcessGroup group = make(world, ranks, place, o.group_desc, timeout, movers);
-    meeting.wait_for_all();
-    return group;
+    return make(world, ranks, meet_members(*world, ranks, timeout), o.group_desc, timeout, movers);
 }
 
 ProcessGroup own_of(const std::vector<ProcessGroup>& groups) {

@@ -252,7 +252,10 @@ bool Meeting::accept(Outcome outcome, Met& met) {
     const bool has_place = std::cmp_greater(outcome.cards.size(), terms_.rank);
     if (outcome.kind == Outcome::met && !has_place && !terms_.once) return false;
     settled_ = true;
-    const ErrorContext context{.operation = terms_.operation, .rank = terms_.rank, .peer = outcome.rank};
+    const bool is_of_ours = outcome.rank >= 0 && outcome.rank < terms_.size;  // the sizes may be what is wrong
+    const ErrorContext context{.operation = terms_.operation,
+                               .rank = number_of(terms_.rank),
+                               .peer = is_of_ours ? number_of(outcome.rank) : outcome.rank};
     switch (outcome.kind) {
         case Outcome::met:
             if (!has_place) {
@@ -372,9 +375,10 @@ StoreTalk<Meeting::Outcome> Meeting::give_up() {
     }
     const int first = missing.empty() ? 0 : missing.front();
     for (int& rank : missing) rank = number_of(rank);
-    const std::string who =
-        missing.empty() ? name_of(0) + " has not answered" : fmt::format("not there: {}", fmt::join(missing, ", "));
-    const Outcome late = outcome(Outcome::late, first, fmt::format("timed out on {}; {}", name_of(terms_.rank), who));
+    const std::string who = missing.empty() ? fmt::format("; rank {} has not answered", number_of(0))
+                                            : fmt::format("; not there: {}", fmt::join(missing, ", "));
+    const Outcome late =
+        outcome(Outcome::late, first, fmt::format("timed out on rank {}{}", number_of(terms_.rank), who));
     co_return co_await settle(late);
 }
 
