@@ -1,6 +1,8 @@
 #include "nccl/meeting.hpp"
 
 #include <tutti/error.hpp>
+#include <tutti/meeting.hpp>
+#include <tutti/object_types.hpp>
 
 #include <unistd.h>
 
@@ -9,20 +11,20 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <map>
-#include <sstream>
+#include <span>
 #include <utility>
 
 namespace tutti::nccl {
-namespace {
 
-using namespace std::chrono_literals;
+TUTTI_OBJECT(Facts, version, gathers, capability, library, host, device, device_text, may_share, trouble);
+
+namespace {
 
 constexpr int ranks_of_an_id = 128;
 constexpr int sharing_since = 23000;
 constexpr int float8_capability = 90;  // older devices move float8 and cannot reduce it
-constexpr auto slice = 200ms;          // between checks whether the group is over
-constexpr auto grace = 2000ms;         // for rank 0's word after its own timeout
 
 std::string machine() {
     if (const char* id = std::getenv("NCCL_HOSTID"); id != nullptr && *id != '\0') return id;
@@ -34,64 +36,10 @@ std::string machine() {
     return name.data() + ("/" + boot);
 }
 
-// Values of any bytes, each behind its length.
-class Writer {
- public:
-    Writer& put(const std::string& text) {
-        out_ += std::to_string(text.size()) + ":" + text;
-        return *this;
-    }
-    Writer& put(int number) { return put(std::to_string(number)); }
-    std::string take() { return std::move(out_); }
-
- private:
-    std::string out_;
-};
-
-class Reader {
- public:
-    explicit Reader(std::string text) : text_(std::move(text)) {}
-    std::string text() {
-        const auto colon = text_.find(':', at_);
-        if (colon == std::string::npos) throw InternalError("nccl: a note of another rank is cut off");
-        const auto size = std::stoul(text_.substr(at_, colon - at_));
-        at_ = colon + 1 + size;
-        return text_.substr(colon + 1, size);
-    }
-    int number() { return std::stoi(text()); }
-    bool more() const { return at_ < text_.size(); }
-
- private:
-    std::string text_;
-    std::size_t at_ = 0;
-};
-
-std::string packed(const Facts& f) {
-    return Writer()
-        .put(f.version)
-        .put(f.gathers ? 1 : 0)
-        .put(f.capability)
-        .put(f.library)
-        .put(f.host)
-        .put(f.device)
-        .put(f.device_text)
-        .put(f.may_share ? 1 : 0)
-        .put(f.trouble)
-        .take();
-}
-
-Facts facts_from(Reader& in) {
-    Facts f;
-    f.version = in.number();
-    f.gathers = in.number() != 0;
-    f.capability = in.number();
-    f.library = in.text();
-    f.host = in.text();
-    f.device = in.text();
-    f.device_text = in.text();
-    f.may_share = in.number() != 0;
-    f.trouble = in.text();
-    return f;
+// The facts, and the id of a rank that makes one.
+std::string card_of(const Facts& facts, const std::string& id) {
+    const std::vector<std::byte> bytes = encode(Object(Object::List{Object(facts), Object(id)}));
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 std::string bytes_of(const UniqueId& id) {
@@ -104,83 +52,52 @@ UniqueId id_from(const std::string& bytes) {
     return id;
 }
 
-// Waits in slices, so that it ends when the group does. Passes on the store's own errors, except that of a late key.
-bool came(Context& context, const std::string& key, Clock::time_point until) {
-    for (;;) {
-        context.throw_if_over();
-        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
-        if (left.count() <= 0) return false;
-        try {
-            context.store().wait({key}, std::min<std::chrono::milliseconds>(left, slice));
-            return true;
-        } catch (const DistStoreError& error) {
-            if (error.code() != ErrorCode::timeout) throw;
-        }
-    }
+// Each meeting of a group has a name of its own, and a failure is final. Where `check` throws, the meeting ends.
+MeetingTerms terms_of(Store place, const std::string& name, int rank, int size, std::chrono::milliseconds timeout,
+                      const std::string& backend, std::function<void()> check = {}) {
+    return {.place = std::move(place),
+            .name = name,
+            .rank = rank,
+            .size = size,
+            .timeout = timeout,
+            .operation = backend,
+            .about = "meeting \"" + name + "\"",
+            .once = true,
+            .check = std::move(check)};
 }
 
-[[noreturn]] void throw_missing(const Context& context, int rank) {
-    throw Timeout(context.title() + ": rank " + std::to_string(rank) +
-                      " has not come to make the communicator within " + std::to_string(context.timeout().count()) +
-                      " ms: expected every rank at its first operation",
-                  {.rank = context.rank(), .peer = rank, .elapsed = context.timeout()});
-}
-
-// Waits until all ranks of the group have come to this meeting.
-void wait_for_all(const DistributedBackendOptions& options, const std::string& backend, const std::string& meeting) {
-    Store store = options.store;
-    const std::string all = "all " + meeting;
-    if (store.add(meeting, 1) == options.group_size) store.set(all, "yes");
+// The cards of all ranks before there is a context.
+std::vector<std::string> meet(const DistributedBackendOptions& options, const std::string& backend,
+                              const std::string& name, const std::string& card) {
     try {
-        store.wait({all}, options.timeout);
-    } catch (const DistStoreError& error) {
-        if (error.code() != ErrorCode::timeout) throw;
-        throw Timeout(backend + ": " + std::to_string(store.add(meeting, 0)) + " of the " +
+        return tutti::meet(
+                   terms_of(options.store, name, options.group_rank, options.group_size, options.timeout, backend),
+                   card)
+            .cards;
+    } catch (const Timeout& error) {
+        throw Timeout(backend + ": rank " + std::to_string(error.context().peer) + " of the " +
                           std::to_string(options.group_size) + " ranks of group \"" + options.group_id +
-                          "\" have come within " + std::to_string(options.timeout.count()) + " ms: expected all",
-                      {.rank = options.group_rank, .elapsed = options.timeout});
+                          "\" has not come within " + std::to_string(options.timeout.count()) + " ms: expected all",
+                      {.rank = options.group_rank, .peer = error.context().peer, .elapsed = options.timeout});
     }
-}
-
-// Rank 0 reads all facts and publishes the agreement or the disagreement.
-std::string decide(Context& context, const std::string& key) {
-    const auto until = Clock::now() + context.timeout();
-    std::vector<Facts> all;
-    std::vector<std::string> ids;
-    for (int rank = 0; rank < context.size(); ++rank) {
-        const std::string own = key + std::to_string(rank);
-        if (!came(context, own, until)) throw_missing(context, rank);
-        Reader in(context.store().get(own));
-        all.push_back(facts_from(in));
-        if (in.more()) ids.push_back(in.text());
-    }
-    const std::string trouble = disagreement(context.library()->vendor().backend, all);
-    if (!trouble.empty()) return Writer().put(trouble).take();
-    const Agreement found = agreement(all);
-    Writer out;
-    out.put("").put(found.version).put(found.gathers ? 1 : 0).put(found.reduces_float8 ? 1 : 0);
-    for (const std::string& id : ids) out.put(id);
-    return out.take();
 }
 
 }  // namespace
 
 bool all_say_yes(const DistributedBackendOptions& options, const std::string& backend, const std::string& what,
                  bool yes) {
-    Store store = options.store;
-    if (!yes) store.set("no to " + what, "yes");
-    wait_for_all(options, backend, what);
-    return !store.check({"no to " + what});
+    const std::string word = "yes";
+    return std::ranges::all_of(meet(options, backend, what, yes ? word : "no"),
+                               [&](const std::string& said) { return said == word; });
 }
 
 void roll_call(const DistributedBackendOptions& options, const std::string& backend, const std::string& trouble) {
-    Store store = options.store;
-    if (!trouble.empty())
-        store.compare_set("trouble", "", "rank " + std::to_string(options.group_rank) + ": " + trouble);
-    wait_for_all(options, backend, "present");
-    if (store.check({"trouble"}))
-        throw DistBackendError(backend + ": group \"" + options.group_id + "\" cannot be made; " + store.get("trouble"),
-                               {.rank = options.group_rank});
+    const std::vector<std::string> troubles = meet(options, backend, "present", trouble);
+    const auto found = std::ranges::find_if(troubles, [](const std::string& one) { return !one.empty(); });
+    if (found == troubles.end()) return;
+    throw DistBackendError(backend + ": group \"" + options.group_id + "\" cannot be made; rank " +
+                               std::to_string(found - troubles.begin()) + ": " + *found,
+                           {.rank = options.group_rank});
 }
 
 std::string disagreement(const std::string& backend, const std::vector<Facts>& facts) {
@@ -243,35 +160,38 @@ Facts facts_of(Context& context, const Place& place) {
 }
 
 Agreement meet(Context& context, const Facts& own, const std::string& meeting) {
-    const std::string key = "meet/" + meeting + "/";
-    const std::string verdict_key = key + "verdict";
-    std::string note = packed(own);
+    const std::string& backend = context.library()->vendor().backend;
+    Facts facts = own;
+    std::string id;
     if (context.rank() % ranks_of_an_id == 0 && own.trouble.empty()) {
         try {
-            note += Writer().put(bytes_of(Communicator::make_id(*context.library(), context.store()))).take();
+            id = bytes_of(Communicator::make_id(*context.library(), context.store()));
         } catch (const DistError& error) {
-            Facts cannot = own;
-            cannot.trouble = error.what();
-            note = packed(cannot);
+            facts.trouble = error.what();
         }
     }
-    context.store().set(key + std::to_string(context.rank()), note);
-    if (context.rank() == 0) {
-        try {
-            context.store().set(verdict_key, decide(context, key));
-        } catch (const Timeout& error) {
-            context.store().set(verdict_key, Writer().put(error.what()).take());
-            throw;
-        }
-    } else if (!came(context, verdict_key, Clock::now() + context.timeout() + grace)) {
-        throw_missing(context, 0);
+    Met met;
+    try {
+        met = tutti::meet(terms_of(context.store(), meeting, context.rank(), context.size(), context.timeout(), backend,
+                                   [&context] { context.throw_if_over(); }),
+                          card_of(facts, id));
+    } catch (const Timeout& error) {
+        throw Timeout(context.title() + ": rank " + std::to_string(error.context().peer) +
+                          " has not come to make the communicator within " + std::to_string(context.timeout().count()) +
+                          " ms: expected every rank at its first operation",
+                      {.rank = context.rank(), .peer = error.context().peer, .elapsed = context.timeout()});
     }
-    Reader in(context.store().get(verdict_key));
-    if (const std::string trouble = in.text(); !trouble.empty())
+    std::vector<Facts> all;
+    std::vector<UniqueId> ids;
+    for (const std::string& card : met.cards) {
+        const Object both = decode(std::as_bytes(std::span(card)));
+        all.push_back(both.as_list().at(0).get<Facts>());
+        if (const std::string& bytes = both.as_list().at(1).as_string(); !bytes.empty()) ids.push_back(id_from(bytes));
+    }
+    if (const std::string trouble = disagreement(backend, all); !trouble.empty())
         throw DistBackendError(trouble, {.rank = context.rank()});
-    Agreement agreed{
-        .version = in.number(), .gathers = in.number() != 0, .reduces_float8 = in.number() != 0, .ids = {}};
-    while (in.more()) agreed.ids.push_back(id_from(in.text()));
+    Agreement agreed = agreement(all);
+    agreed.ids = std::move(ids);
     return agreed;
 }
 

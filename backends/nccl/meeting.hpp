@@ -1,5 +1,5 @@
-// The exchange between the ranks of a group before they make a communicator: each rank's abilities and device. Rank 0
-// decides, and all ranks get its word, also if the ranks do not fit: one sentence for all.
+// The exchange between the ranks of a group before they make a communicator: each rank's abilities and device, on the
+// cards of tutti/meeting.hpp. From the same cards all ranks come to the same result, also if the ranks do not fit.
 //
 // Threads: any; meet() blocks.
 #pragma once
@@ -14,7 +14,7 @@ namespace tutti::nccl {
 
 /// The first meeting of a group, before any step that waits for others: checks that all ranks have their library.
 /// `trouble`: why this one does not; empty: it does. Throws DistBackendError with one rank's trouble on all of them;
-/// Timeout if some do not come.
+/// Timeout if some do not come, PeerLost if one ends before.
 void roll_call(const DistributedBackendOptions& options, const std::string& backend, const std::string& trouble);
 
 /// Whether all ranks say yes to `what`. Throws as roll_call() if some do not come.
@@ -51,8 +51,7 @@ Agreement agreement(const std::vector<Facts>& facts);
 Facts facts_of(Context& context, const Place& place);
 
 /// All ranks call it in the same order, each with its own facts; `meeting` tells their meetings apart. Throws
-/// DistBackendError with the disagreement; Timeout that names a rank that did not come; Aborted once the context is
-/// over.
+/// DistBackendError with the disagreement; as roll_call() if some do not come; Aborted once the context is over.
 Agreement meet(Context& context, const Facts& own, const std::string& meeting);
 
 }  // namespace tutti::nccl
