@@ -3,6 +3,7 @@
 #include "faults.hpp"
 
 #include <tutti/distributed.hpp>
+#include <tutti/meeting.hpp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -167,18 +168,13 @@ std::vector<std::string> Communicator::exchange_by_group(const std::string& mine
 }
 
 std::vector<std::string> Communicator::exchange_by_store(const std::string& mine) {
-    const std::string meeting = next_meeting("exchange");
-    const auto key = [&](int rank) { return text(meeting, " rank ", rank); };
-    Store store = store_;
-    store.set(key(rank_), mine);
-    std::vector<std::string> all;
-    for (int rank = 0; rank < size_; ++rank) all.push_back(store.get(key(rank)));
-    return all;
-}
-
-std::string Communicator::next_meeting(const std::string& kind) {
-    const std::lock_guard lock(mutex_);
-    return text(kind, " ", meetings_[kind]++);
+    return meet({.place = store_,
+                 .name = "exchange",
+                 .rank = rank_,
+                 .size = size_,
+                 .operation = "the ranks of a revoked communicator"},
+                mine)
+        .cards;
 }
 
 // ---- Turns ----------------------------------------------------------------------------------------------------------

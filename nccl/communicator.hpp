@@ -81,8 +81,6 @@ class Communicator {
     const Store& store() const noexcept { return store_; }
     /// What each rank gives, by rank; all ranks call it. By the group, or where it was revoked by the store.
     std::vector<std::string> exchange(const std::string& mine);
-    /// A key in the store for meetings of this kind: the same on ranks that have asked equally often.
-    std::string next_meeting(const std::string& kind);
 
     std::uint64_t take_turn();
     void await_turn(std::uint64_t turn);
@@ -133,7 +131,6 @@ class Communicator {
     std::optional<Failure> failure_;
     Store store_;
     ProcessGroup group_;
-    std::map<std::string, int> meetings_;
     int background_ = 0;  // calls that have returned ncclInProgress
     std::uint64_t next_turn_ = 0;
     std::uint64_t turn_ = 0;          // the first that has not been passed

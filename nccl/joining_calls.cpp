@@ -5,6 +5,7 @@
 #include "streams.hpp"
 #include "unique_id.hpp"
 
+#include <tutti/meeting.hpp>
 #include <tutti/store.hpp>
 
 #include <algorithm>
@@ -141,15 +142,17 @@ void shrink(Communicator& parent, Communicator& made, const std::set<int>& exclu
     }
     std::string without;
     for (const int rank : excluded) without += nccl::text(" ", rank);
-    const std::string key = parent.next_meeting("shrink without" + without);
-    tutti::Store store = parent.store();
-    const bool is_maker = members.front() == parent.rank();
-    const ncclUniqueId id = make_for_others(is_maker, [&](const std::string& mine) {
-        if (is_maker) store.set(key, mine);
-        return is_maker ? mine : store.get(key);
+    const auto rank = static_cast<int>(std::ranges::find(members, parent.rank()) - members.begin());
+    const auto size = static_cast<int>(members.size());
+    const ncclUniqueId id = make_for_others(rank == 0, [&](const std::string& mine) {
+        const tutti::MeetingTerms terms{.place = parent.store(),
+                                        .name = "shrink without" + without,
+                                        .rank = rank,
+                                        .size = size,
+                                        .operation = "ncclCommShrink"};
+        return tutti::meet(terms, mine).cards.front();
     });
-    const auto own = std::ranges::find(members, parent.rank());
-    join_at(made, id, static_cast<int>(own - members.begin()), static_cast<int>(members.size()));
+    join_at(made, id, rank, size);
 }
 
 // The rank that has the id gives it to the others of the parent; new ranks have it already.
