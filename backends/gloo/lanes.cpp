@@ -1,5 +1,6 @@
 #include "gloo/lanes.hpp"
 
+#include "common/meet.hpp"
 #include "common/own_address.hpp"
 
 #include <tutti/error.hpp>
@@ -68,38 +69,18 @@ std::vector<::gloo::transport::tcp::attr> attributes(const Store& store) {
     return list;
 }
 
-std::string key_of(const std::string& what, int rank) {
-    return what + '/' + std::to_string(rank);
-}
+constexpr const char* counts_meeting = "interfaces";
 
-// Waits until all ranks have said it; returns their keys.
-std::vector<std::string> wait_for_all(Store store, const DistributedBackendOptions& o, const std::string& what) {
-    std::vector<std::string> keys;
-    for (int rank = 0; rank < o.group_size; ++rank) keys.push_back(key_of(what, rank));
-    store.wait(keys, o.timeout);
-    return keys;
-}
-
-// All ranks publish their number of lanes before any rank connects, so that none waits for a lane that others lack. "-"
-// comes from a rank that cannot go on: the others need not wait for it.
-void compare_counts(Store store, const DistributedBackendOptions& o, const std::string& own) {
-    store.set(key_of("interfaces", o.group_rank), own);
-    if (own == "-") return;
-    const std::vector<std::string> counts = store.multi_get(wait_for_all(store, o, "interfaces"));
+// All ranks publish their number of lanes before any rank connects, so that none waits for a lane that others lack.
+void compare_counts(const DistributedBackendOptions& o, const std::string& own) {
+    const std::vector<std::string> counts = meet(o, "gloo", counts_meeting, own);
     if (std::ranges::all_of(counts, [&](const std::string& count) { return count == own; })) return;
     std::string text;
     for (std::size_t rank = 0; rank < counts.size(); ++rank) {
-        text += (rank > 0 ? ", rank " : "rank ") + std::to_string(rank) +
-                (counts[rank] == "-" ? ": none that it can use" : ": " + counts[rank]);
+        text += (rank > 0 ? ", rank " : "rank ") + std::to_string(rank) + ": " + counts[rank];
     }
     throw DistBackendError("gloo: GLOO_SOCKET_IFNAME: the ranks of group \"" + o.group_id +
                            "\" use different numbers of interfaces (" + text + "): expected the same number on all");
-}
-
-// Gloo's own end of connecting is local: a rank that leaves at once would close connections that others still wait for.
-void wait_until_all_are_connected(Store store, const DistributedBackendOptions& o) {
-    store.set(key_of("connected", o.group_rank), "");
-    wait_for_all(store, o, "connected");
 }
 
 class GlooStore final : public ::gloo::rendezvous::Store {
@@ -148,11 +129,11 @@ std::vector<std::shared_ptr<::gloo::Context>> connect_lanes(const DistributedBac
     try {
         for (const auto& one : attributes(o.store)) devices.push_back(::gloo::transport::tcp::CreateDevice(one));
     } catch (const std::exception& error) {
-        compare_counts(o.store, o, "-");
+        say_cannot_meet(o, "gloo", counts_meeting, error);
         if (dynamic_cast<const DistError*>(&error) != nullptr) throw;
         throw DistBackendError(std::string("gloo: ") + error.what());
     }
-    compare_counts(o.store, o, std::to_string(devices.size()));
+    compare_counts(o, std::to_string(devices.size()));
     std::vector<std::shared_ptr<::gloo::Context>> lanes;
     try {
         for (std::size_t lane = 0; lane < devices.size(); ++lane) {
@@ -166,7 +147,9 @@ std::vector<std::shared_ptr<::gloo::Context>> connect_lanes(const DistributedBac
     } catch (const ::gloo::Exception& error) {
         throw DistBackendError("gloo: the ranks of group \"" + o.group_id + "\" cannot be connected: " + error.what());
     }
-    wait_until_all_are_connected(o.store, o);
+    // Gloo's own end of connecting is local: a rank that leaves at once would close connections that others still wait
+    // for.
+    (void)meet(o, "gloo", "connected", "");
     return lanes;
 }
 

@@ -1,49 +1,42 @@
 #include "mpi/communicators.hpp"
 
+#include "common/meet.hpp"
+
 #include <tutti/error.hpp>
 
 #include <set>
 #include <sstream>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace tutti::backends::mpi {
 namespace {
 
-std::string rank_key(int rank) {
-    return "rank/" + std::to_string(rank);
-}
-
-constexpr std::string_view no_rank = "none: ";
+constexpr const char* ranks_meeting = "ranks";
 
 // Tells the others at once when this rank cannot take part, and why.
 Membership enter_or_say_so(const DistributedBackendOptions& o) {
     try {
         return enter();
     } catch (const DistBackendError& error) {
-        Store(o.store).set(rank_key(o.group_rank), std::string(no_rank) + error.what());
+        say_cannot_meet(o, "mpi", ranks_meeting, error);
         throw;
     }
 }
 
 // The members' ranks in MPI_COMM_WORLD, by group rank.
 std::vector<int> world_ranks(const DistributedBackendOptions& o, const Membership& own) {
-    Store store = o.store;
-    store.set(rank_key(o.group_rank), std::to_string(own.rank) + " " + std::to_string(own.size) + " " + own.job);
-    std::vector<std::string> keys;
-    for (int rank = 0; rank < o.group_size; ++rank) keys.push_back(rank_key(rank));
-    store.wait(keys, o.timeout);
     std::vector<int> ranks;
     std::set<std::string> worlds;
     std::string all;
-    for (const std::string& value : store.multi_get(keys)) {
+    const std::string card = std::to_string(own.rank) + " " + std::to_string(own.size) + " " + own.job;
+    for (const std::string& value : meet(o, "mpi", ranks_meeting, card)) {
         std::istringstream in(value);
         int rank = -1;
         std::string size, job;
         in >> rank >> size >> job;
-        all += (ranks.empty() ? "rank " : ", rank ") + std::to_string(ranks.size()) +
-               (value.starts_with(no_rank) ? " has " + value : ": MPI rank " + std::to_string(rank) + " of " + size);
+        all += (ranks.empty() ? "rank " : ", rank ") + std::to_string(ranks.size()) + ": MPI rank " +
+               std::to_string(rank) + " of " + size;
         worlds.insert(size + " " + job);
         ranks.push_back(rank);
     }

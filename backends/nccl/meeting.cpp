@@ -1,5 +1,7 @@
 #include "nccl/meeting.hpp"
 
+#include "common/meet.hpp"
+
 #include <tutti/error.hpp>
 #include <tutti/meeting.hpp>
 #include <tutti/object_types.hpp>
@@ -11,7 +13,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <span>
 #include <utility>
@@ -52,47 +53,17 @@ UniqueId id_from(const std::string& bytes) {
     return id;
 }
 
-// Each meeting of a group has a name of its own, and a failure is final. Where `check` throws, the meeting ends.
-MeetingTerms terms_of(Store place, const std::string& name, int rank, int size, std::chrono::milliseconds timeout,
-                      const std::string& backend, std::function<void()> check = {}) {
-    return {.place = std::move(place),
-            .name = name,
-            .rank = rank,
-            .size = size,
-            .timeout = timeout,
-            .operation = backend,
-            .about = "meeting \"" + name + "\"",
-            .once = true,
-            .check = std::move(check)};
-}
-
-// The cards of all ranks before there is a context.
-std::vector<std::string> meet(const DistributedBackendOptions& options, const std::string& backend,
-                              const std::string& name, const std::string& card) {
-    try {
-        return tutti::meet(
-                   terms_of(options.store, name, options.group_rank, options.group_size, options.timeout, backend),
-                   card)
-            .cards;
-    } catch (const Timeout& error) {
-        throw Timeout(backend + ": rank " + std::to_string(error.context().peer) + " of the " +
-                          std::to_string(options.group_size) + " ranks of group \"" + options.group_id +
-                          "\" has not come within " + std::to_string(options.timeout.count()) + " ms: expected all",
-                      {.rank = options.group_rank, .peer = error.context().peer, .elapsed = options.timeout});
-    }
-}
-
 }  // namespace
 
 bool all_say_yes(const DistributedBackendOptions& options, const std::string& backend, const std::string& what,
                  bool yes) {
     const std::string word = "yes";
-    return std::ranges::all_of(meet(options, backend, what, yes ? word : "no"),
+    return std::ranges::all_of(backends::meet(options, backend, what, yes ? word : "no"),
                                [&](const std::string& said) { return said == word; });
 }
 
 void roll_call(const DistributedBackendOptions& options, const std::string& backend, const std::string& trouble) {
-    const std::vector<std::string> troubles = meet(options, backend, "present", trouble);
+    const std::vector<std::string> troubles = backends::meet(options, backend, "present", trouble);
     const auto found = std::ranges::find_if(troubles, [](const std::string& one) { return !one.empty(); });
     if (found == troubles.end()) return;
     throw DistBackendError(backend + ": group \"" + options.group_id + "\" cannot be made; rank " +
@@ -172,8 +143,14 @@ Agreement meet(Context& context, const Facts& own, const std::string& meeting) {
     }
     Met met;
     try {
-        met = tutti::meet(terms_of(context.store(), meeting, context.rank(), context.size(), context.timeout(), backend,
-                                   [&context] { context.throw_if_over(); }),
+        met = tutti::meet({.place = context.store(),
+                           .name = meeting,
+                           .rank = context.rank(),
+                           .size = context.size(),
+                           .timeout = context.timeout(),
+                           .operation = backend,
+                           .once = true,
+                           .check = [&context] { context.throw_if_over(); }},
                           card_of(facts, id));
     } catch (const Timeout& error) {
         throw Timeout(context.title() + ": rank " + std::to_string(error.context().peer) +
