@@ -20,10 +20,7 @@ using schedule::StepKind;
 // Of the values that a step sends or publishes.
 std::uint64_t bytes_from(const Schedule& s, const Step& step, std::uint64_t element_bytes) {
     std::uint64_t bytes = 0;
-    for (const schedule::Operand& operand : operands_of(s, step)) {
-        const auto& dtype = s.of(operand.chunk.buffer).dtype;
-        bytes += operand.chunk.count * (dtype ? size_of(*dtype) : element_bytes);
-    }
+    for (const schedule::Operand& operand : operands_of(s, step)) bytes += bytes_of(s, operand.chunk, element_bytes);
     return bytes;
 }
 

@@ -41,6 +41,8 @@ struct HostTopology {
     bool leads() const { return inside.me == leader; }
 };
 
+struct Context;
+
 /// The staging area; sizes in elements.
 struct Staging {
     std::uint64_t slot = 0;
@@ -149,6 +151,8 @@ void all_to_all_pairwise(Builder& b, const RankList& s, const Request& request, 
 /// Blocks of `largest_count` elements, all of them.
 void all_to_all_bruck(Builder& b, const RankList& s, const Request& request);
 void barrier_dissemination(Builder& b, const RankList& s);
+/// Of a quantised all_reduce, reduce_scatter or all_gather. two_legs.cpp
+void two_legs(Builder& b, const Context& c);
 // recursive.cpp
 void all_reduce_recursive_halving(Builder& b, const RankList& s, Chunk input, Chunk output, bool finish);
 void reduce_scatter_recursive_halving(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts,

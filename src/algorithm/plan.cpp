@@ -37,8 +37,8 @@ std::string_view excluded(const Request& q) {
 
 bool can_serve(const Algorithm& a, const Context& c) {
     const Request& q = c.request;
-    return a.name != excluded(q) && a.collective == q.collective && a.serves(c) &&
-           (!q.single_rounding || a.single_rounding) && (!q.rank_order || a.rank_order);
+    return a.name != excluded(q) && a.collective == q.collective && a.quantises == q.quantizing.has_value() &&
+           a.serves(c) && (!q.single_rounding || a.single_rounding) && (!q.rank_order || a.rank_order);
 }
 
 std::string sized(const Context& c) {

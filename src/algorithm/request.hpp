@@ -1,6 +1,7 @@
 // What a plan is made from: the layout of a group's ranks, and the call of one of them. Values.
 #pragma once
 
+#include "algorithm/quantized.hpp"
 #include "algorithm/tuning.hpp"
 #include "schedule/schedule.hpp"
 
@@ -58,6 +59,7 @@ struct Request {
     /// Use this one; InvalidArgument if it does not exist or does not apply. "^ring": any but this one.
     std::optional<std::string> algorithm;
     std::optional<ReduceOp::Kind> op{};  ///< where it is known (premul_sum is a sum): users' schedules may be for one
+    std::optional<Quantizing> quantizing{};  ///< all_reduce, reduce_scatter, all_gather: messages hold codes
     bool operator==(const Request&) const = default;
 };
 // Buffers: broadcast uses `output` on every rank. reduce, gather: `output` only on the root (reduce leaves the

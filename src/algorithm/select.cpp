@@ -83,7 +83,9 @@ std::string describe_table(const std::vector<Rule>& rules) {
                            ranks == any_ranks ? "any" : std::to_string(ranks), why);
     };
     for (const Rule& r : rules) add(r.collective, r.algorithm, r.up_to_bytes, r.up_to_ranks, "TUTTI_TUNE says so");
-    for (const Algorithm& a : algorithms()) add(a.collective, a.name, a.preferred_bytes, a.preferred_ranks, a.reason);
+    for (const Algorithm& a : algorithms()) {
+        if (!a.quantises) add(a.collective, a.name, a.preferred_bytes, a.preferred_ranks, a.reason);
+    }
     return text;
 }
 
@@ -110,7 +112,7 @@ std::string describe_choices(const Layout& layout) {
 std::vector<std::string> algorithm_names(std::optional<Collective> collective) {
     std::vector<std::string> names;
     for (const Algorithm& a : algorithms()) {
-        if (collective && a.collective != *collective) continue;
+        if (a.quantises || (collective && a.collective != *collective)) continue;
         if (std::ranges::find(names, a.name) == names.end()) names.emplace_back(a.name);
     }
     return names;

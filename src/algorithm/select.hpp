@@ -24,7 +24,8 @@ Rule parse_rule(std::string_view text, std::string_view where);
 /// number of the line.
 std::vector<Rule> parse_table(std::string_view text, std::string_view where);
 
-/// The table, for people and for parse_table(); rules that come before it first.
+/// The table, for people and for parse_table(), without the rows of quantised collectives; rules that come before it
+/// first.
 std::string describe_table(const std::vector<Rule>& rules = {});
 
 /// The choices of choose() for this layout, by size, in the form of the table.
@@ -33,7 +34,8 @@ std::string describe_choices(const Layout& layout);
 std::string table_line(std::string_view collective, std::string_view algorithm, std::string_view bytes,
                        std::string_view ranks, std::string_view why);
 
-/// Names in the table: of one collective, or all.
+/// Names in the table: of one collective, or all. Those of quantised collectives are none: nobody has to ask for the
+/// only one.
 std::vector<std::string> algorithm_names(std::optional<Collective> collective = std::nullopt);
 
 }  // namespace tutti::algorithm

@@ -121,6 +121,8 @@ void even_all_to_all(Builder& b, const Context& c) {
 constexpr std::string_view why_slots =
     "one host, and a rank's part fits into its slot: each writes its own, and reads the others'";
 
+constexpr std::string_view why_two_legs = "quantised: a value is rounded twice, however many ranks there are";
+
 const Algorithm table[] = {
     {in_slots, Collective::all_reduce, true, true, fits_slot, through_slots<one_shot_all_reduce>, any_size, any_ranks, why_slots},
     {"in_place", Collective::all_reduce, true, true, maps,
@@ -160,6 +162,7 @@ const Algorithm table[] = {
     {"two_shot_messages", Collective::all_reduce, true, true, always,
      [](Builder& b, const Context& c) { messages::all_reduce_two_shot(b, c.all, c.input(), c.output(), true); },
      any_size, any_ranks, "one rounding, or the order of ranks, is asked for"},
+    {"two_legs", Collective::all_reduce, false, true, always, messages::two_legs, any_size, any_ranks, why_two_legs, true},
 
     {in_slots, Collective::reduce, true, true, fits_slot, through_slots<one_shot_reduce>, any_size, any_ranks, why_slots},
     {"in_place", Collective::reduce, true, true, maps,
@@ -239,6 +242,7 @@ const Algorithm table[] = {
     {"ring", Collective::all_gather, true, true, always,
      [](Builder& b, const Context& c) { messages::all_gather_ring(b, c.all, c.request.counts); }, any_size, any_ranks,
      "many bytes: blocks go round"},
+    {"two_legs", Collective::all_gather, false, true, always, messages::two_legs, any_size, any_ranks, why_two_legs, true},
 
     {in_slots, Collective::gather, true, true, fits_slot, through_slots<shared_gather>, any_size, any_ranks, why_slots},
     {"in_place", Collective::gather, true, true, maps, gather_in_place<true>, any_size, any_ranks, "symmetric memory: each rank writes most of its block to the root, which reads the rest"},
@@ -290,6 +294,7 @@ const Algorithm table[] = {
     {"direct", Collective::reduce_scatter, true, true, always,
      [](Builder& b, const Context& c) { messages::reduce_scatter_direct(b, c.all, c.request.counts); }, any_size,
      any_ranks, "one rounding, or the order of ranks, is asked for"},
+    {"two_legs", Collective::reduce_scatter, false, true, always, messages::two_legs, any_size, any_ranks, why_two_legs, true},
 
     {in_slots, Collective::all_to_all, true, true, fits_slot, through_slots<even_all_to_all>, any_size, any_ranks, why_slots},
     {"shared", Collective::all_to_all, true, true, shares_known_blocks, shared_all_to_all, 32768, any_ranks,

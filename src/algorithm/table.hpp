@@ -72,6 +72,7 @@ struct Algorithm {
     std::uint64_t preferred_bytes;  ///< chosen up to this size (of count, or of the largest block), 0: never by size
     int preferred_ranks;            ///< and up to this many ranks
     std::string_view reason;
+    bool quantises = false;  ///< serves quantised collectives, and only those
 };
 
 /// Rows of one collective are in order of preference.

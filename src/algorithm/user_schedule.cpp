@@ -28,8 +28,8 @@ std::optional<std::uint64_t> multiple(std::span<const std::uint64_t> counts, std
 
 std::optional<std::uint64_t> UserSchedule::times(const Layout& layout, const Request& q) const {
     const schedule::Contract& c = separate_.contract;
-    if (q.collective != c.collective || layout.size() != ranks() || (q.single_rounding && !proved_.single_rounding) ||
-        (q.rank_order && !proved_.rank_order))
+    if (q.quantizing || q.collective != c.collective || layout.size() != ranks() ||
+        (q.single_rounding && !proved_.single_rounding) || (q.rank_order && !proved_.rank_order))
         return std::nullopt;
     if ((c.dtype && q.dtype != c.dtype) || (c.op && q.op != c.op)) return std::nullopt;
     const schedule::Schedule& first = separate_.ranks.front();

@@ -52,6 +52,13 @@ void check_steps(const Recipe& recipe, std::string_view where) {
                     where, rank, to_string(step.kind), staged ? ", on the staging area" : ""));
             }
         }
+        const bool has_codes =
+            std::ranges::any_of(s.buffers, [](const auto& buffer) { return buffer.codes.has_value(); });
+        if (has_codes || s.of(Buffer::input).dtype) {
+            throw InvalidArgument(fmt::format(
+                "{}: rank {} has {}: expected none; they are for quantised collectives, which take no texts", where,
+                rank, has_codes ? "a scratch buffer of codes" : "an input of another type"));
+        }
         if (s.otherwise) {
             throw InvalidArgument(fmt::format(
                 "{}: rank {} has steps behind \"otherwise\": expected none; where a buffer cannot be reached, "

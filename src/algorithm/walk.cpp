@@ -20,7 +20,7 @@ class Walk {
  public:
     Walk(const std::vector<Schedule>& schedules, const Layout& layout, std::uint64_t element_bytes,
          const CostModel& costs)
-        : schedules_(schedules), layout_(layout), element_bytes_(static_cast<double>(element_bytes)), costs_(costs) {
+        : schedules_(schedules), layout_(layout), element_bytes_(element_bytes), costs_(costs) {
         std::uint64_t held = 0;
         for (const Schedule& s : schedules) {
             Walker& walker = walkers_.emplace_back();
@@ -28,7 +28,7 @@ class Walk {
             held = std::max(held, s.of(Buffer::input).used_end + s.of(Buffer::output).used_end + scratch_count(s));
         }
         crowd_ = std::max(1.0, layout.size() / (costs.cores * layout.machines));
-        const bool cached = static_cast<double>(held) * element_bytes_ * crowd_ <= 1024 * costs.cache_kb;
+        const bool cached = static_cast<double>(held * element_bytes_) * crowd_ <= 1024 * costs.cache_kb;
         copy_gbps_ = cached ? costs.cache_copy_gbps : costs.memory_copy_gbps;
         combine_gbps_ = cached ? costs.combine_gbps : std::min(costs.combine_gbps, costs.memory_copy_gbps);
     }
@@ -124,8 +124,7 @@ class Walk {
     }
 
     double bytes_of(const Schedule& s, const Chunk& chunk) const {
-        const auto& dtype = s.of(chunk.buffer).dtype;
-        return static_cast<double>(chunk.count) * (dtype ? static_cast<double>(size_of(*dtype)) : element_bytes_);
+        return static_cast<double>(schedule::bytes_of(s, chunk, element_bytes_));
     }
     double bytes_of(const Schedule& s, const Step& step) const {
         double bytes = 0;
@@ -140,6 +139,11 @@ class Walk {
         const double operands = bytes_of(s, step) / 1e3;
         const double inputs = std::max(1.0, step.operand_count - 1.0);
         switch (step.kind) {
+            case StepKind::encode:  // about as quick as numbers are combined
+            case StepKind::decode: return std::max(target, operands) / combine_gbps_;
+            case StepKind::decode_add: return target * step.operand_count / combine_gbps_;
+            case StepKind::magnitudes: return operands / combine_gbps_;
+            case StepKind::largest:
             case StepKind::convert:
             case StepKind::copy: return std::max(target, operands) / copy_gbps_;
             case StepKind::call:
@@ -175,7 +179,7 @@ class Walk {
 
     const std::vector<Schedule>& schedules_;
     const Layout& layout_;
-    double element_bytes_;
+    std::uint64_t element_bytes_;
     const CostModel& costs_;
     double crowd_ = 1, copy_gbps_ = 1, combine_gbps_ = 1;
     std::vector<Walker> walkers_;

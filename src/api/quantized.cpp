@@ -24,7 +24,7 @@ namespace tutti {
 namespace api {
 namespace {
 
-using engine::QuantizedCall;
+using algorithm::Quantizing;
 using group::QuantizedTerms;
 using quantize::Format;
 using Counts = std::vector<std::uint64_t>;
@@ -32,11 +32,14 @@ using Counts = std::vector<std::uint64_t>;
 struct Kind {
     const char* name;
     int operation;
+    Collective collective;
     bool reduces, gathers;
 };
-constexpr Kind all_reduce_kind{"quantized_all_reduce", group::quantized_all_reduce, true, true};
-constexpr Kind reduce_scatter_kind{"quantized_reduce_scatter", group::quantized_reduce_scatter, true, false};
-constexpr Kind all_gather_kind{"quantized_all_gather", group::quantized_all_gather, false, true};
+constexpr Kind all_reduce_kind{"quantized_all_reduce", group::quantized_all_reduce, Collective::all_reduce, true, true};
+constexpr Kind reduce_scatter_kind{"quantized_reduce_scatter", group::quantized_reduce_scatter,
+                                   Collective::reduce_scatter, true, false};
+constexpr Kind all_gather_kind{"quantized_all_gather", group::quantized_all_gather, Collective::all_gather, false,
+                               true};
 
 std::uint64_t elements_of(const ConstTensorView& view) {
     return static_cast<std::uint64_t>(view.element_count());
@@ -183,93 +186,122 @@ void refuse_counts(const Kind& kind, const QuantizedOptions& o) {
                                           fmt::join(o.counts, ", ")));
 }
 
-// Memory in one piece: the caller's, or a copy that is made at the beginning.
-void set_memory(QuantizedCall& call, const PreparedOperation& operation, const TensorView& output,
-                const ConstTensorView& input) {
+/// Memory in one piece, as a schedule takes it.
+struct Memory {
+    std::byte* input;
+    std::byte* output;
+    bool in_place;
+};
+
+// The caller's, or a copy that is made at the beginning.
+Memory memory_of(const Kind& kind, const PreparedOperation& operation, const TensorView& output,
+                 const ConstTensorView& input) {
     const auto keep = [&](const Tensor& tensor) {
         operation->temporaries.push_back(tensor);
         return static_cast<std::byte*>(tensor.raw_data());
     };
-    const bool same = input.data() == output.data() && input.contiguous() && input.dtype() == output.dtype();
     const auto [input_begin, input_end] = range_of(input);
     const auto [output_begin, output_end] = range_of(output);
     const bool apart = input.element_count() == 0 || output.element_count() == 0 || input_end <= output_begin ||
                        output_end <= input_begin;
-    call.input = static_cast<const std::byte*>(input.data());
-    if (!input.contiguous() || (!apart && !(same && call.reduces && call.gathers))) {
+    const bool same = !apart && kind.reduces && kind.gathers && input.data() == output.data() && input.contiguous() &&
+                      output.contiguous() && input.dtype() == output.dtype();
+    Memory memory{static_cast<std::byte*>(const_cast<void*>(input.data())), static_cast<std::byte*>(output.data()),
+                  same};
+    if (!input.contiguous() || (!apart && !same)) {
         const Tensor copied = empty(input.dtype(), input.shape());
         operation->begin = [copied, input] { copy(copied.view(), input); };
-        call.input = keep(copied);
+        memory.input = keep(copied);
     }
-    call.output = static_cast<std::byte*>(output.data());
     if (!output.contiguous()) {
         const Tensor whole = empty(output.dtype(), output.shape());
         operation->finish = [whole, output] { copy(output, whole); };
-        call.output = keep(whole);
+        memory.output = keep(whole);
     }
+    return memory;
 }
 
 // The bytes for the counters: of an all_reduce half of both legs, so that they compare with all_reduce's.
-std::uint64_t counted_bytes(const Kind& kind, const QuantizedCall& call, std::uint64_t input, std::uint64_t output) {
-    const std::uint64_t codes = engine::leg_bytes(call.format, call.block, input);
+std::uint64_t counted_bytes(const Kind& kind, const Quantizing& q, std::uint64_t input, std::uint64_t output) {
+    const std::uint64_t codes = schedule::CodeForm{q.format, q.block}.bytes(input);
     if (!(kind.reduces && kind.gathers)) return codes;
-    const std::uint64_t results = call.gathers_codes ? codes : output * size_of(call.output_type);
+    const std::uint64_t results = q.gathers_codes ? codes : output * size_of(q.output_type);
     return (codes + results) / 2;
+}
+
+Quantizing quantizing_of(const Kind& kind, const ConstTensorView& output, const ConstTensorView& input,
+                         const QuantizedOptions& o, const Block& block, const Group& group) {
+    return {.format = format_of(kind.name, o.type),
+            .scales = o.scale                               ? Quantizing::Scales::given
+                      : o.scales == QuantizedScales::shared ? Quantizing::Scales::common
+                                                            : Quantizing::Scales::own,
+            .block = block.elements,
+            .gathers_codes = kind.reduces && kind.gathers ? o.quantize_results : kind.gathers,
+            .input_type = input.dtype(),
+            .output_type = output.dtype(),
+            .tile = algorithm::tile_elements(block.elements, group.planner().layout().one_host())};
+}
+
+std::uint64_t fingerprint_of(const Kind& kind, const Quantizing& q, const Block& block, const QuantizedOptions& o,
+                             Counts compared) {
+    if (block.named == QuantizedTerms::row || o.scale) {
+        compared.push_back(block.named == QuantizedTerms::row ? block.elements : 0);
+        compared.push_back(o.scale ? std::bit_cast<std::uint32_t>(*o.scale) : 0);
+        compared.push_back(~std::uint64_t{0});  // unlike the others, so that all of them are looked at
+    }
+    return group::Fingerprint::pack({.operation = kind.operation,
+                                     .input = q.input_type,
+                                     .output = q.output_type,
+                                     .averages = kind.reduces && o.op == ReduceOp::avg,
+                                     .format = q.format,
+                                     .scales = q.scales,
+                                     .gathers_codes = q.gathers_codes,
+                                     .block = block.named},
+                                    compared);
 }
 
 PreparedOperation prepare(const Kind& kind, const std::shared_ptr<Group>& group, const TensorView& output,
                           const ConstTensorView& input, const QuantizedOptions& o, Counts pieces,
                           const Residuals* residuals = nullptr) {
     const bool whole = kind.reduces && kind.gathers;
-    const Block block = block_of(kind, input, o, whole ? Counts{elements_of(input)} : pieces);
-    QuantizedCall call;
-    call.format = format_of(kind.name, o.type);
-    call.scales = o.scale                               ? QuantizedCall::Scales::given
-                  : o.scales == QuantizedScales::shared ? QuantizedCall::Scales::common
-                                                        : QuantizedCall::Scales::own;
-    call.given_scale = o.scale.value_or(1);
-    call.block = block.elements;
-    call.reduces = kind.reduces;
-    call.gathers = kind.gathers;
-    call.gathers_codes = whole ? o.quantize_results : kind.gathers;
-    call.averages = kind.reduces && o.op == ReduceOp::avg;
-    if (o.rounding == QuantizedRounding::stochastic) call.seed = o.seed;
-    call.input_type = input.dtype();
-    call.output_type = output.dtype();
-    call.tile = engine::tile_elements(block.elements, group->planner().layout().one_host());
-    call.counts =
-        whole ? engine::even_slices(elements_of(input), group->size(), block.elements, call.tile) : std::move(pieces);
-
-    Counts compared = whole ? Counts{elements_of(input)} : call.counts;
-    if (block.named == QuantizedTerms::row || o.scale) {
-        compared.push_back(block.named == QuantizedTerms::row ? block.elements : 0);
-        compared.push_back(o.scale ? std::bit_cast<std::uint32_t>(*o.scale) : 0);
-        compared.push_back(~std::uint64_t{0});  // unlike the others, so that all of them are looked at
-    }
+    const Counts counts = whole ? Counts{elements_of(input)} : std::move(pieces);
+    const Block block = block_of(kind, input, o, counts);
+    const Quantizing q = quantizing_of(kind, output, input, o, block, *group);
     auto operation = std::make_shared<Operation>();
+    const Memory memory = memory_of(kind, operation, output, input);
     operation->name = kind.name;
     operation->timeout = o.timeout.count() > 0 ? o.timeout : group->timeout();
     operation->group = group;
     operation->outputs.push_back(output);
     operation->path = detail::Path::schedule;
     operation->call.collective = Collective::all_reduce;
-    operation->call.set_count(counted_bytes(kind, call, elements_of(input), elements_of(output)));
-    operation->call.fingerprint = group::Fingerprint::pack({.operation = kind.operation,
-                                                            .input = input.dtype(),
-                                                            .output = output.dtype(),
-                                                            .averages = call.averages,
-                                                            .format = call.format,
-                                                            .scales = call.scales,
-                                                            .gathers_codes = call.gathers_codes,
-                                                            .block = block.named},
-                                                           compared);
-    set_memory(call, operation, output, input);
+    operation->call.in_place = memory.in_place;
+    operation->call.input = memory.input;
+    operation->call.output = memory.output;
+    operation->call.dtype = q.output_type;
+    operation->call.divisor = kind.reduces && o.op == ReduceOp::avg ? static_cast<std::uint64_t>(group->size()) : 1;
+    operation->call.fingerprint = fingerprint_of(kind, q, block, o, counts);
+    engine::Coding coding{.scale = o.scale};
+    if (o.rounding == QuantizedRounding::stochastic) coding.seed = o.seed;
     if (residuals != nullptr) {
-        call.residual = residuals->own.data<float>();
-        if (call.gathers_codes) call.result_residual = residuals->result.data<float>();
+        coding.residual = residuals->own.data<float>();
+        if (q.gathers_codes) coding.result_residual = residuals->result.data<float>();
         operation->temporaries.insert(operation->temporaries.end(), {residuals->own, residuals->result});
+        const Counts slices = algorithm::even_slices(elements_of(input), group->size(), q.block, q.tile);
+        coding.first_result = std::accumulate(slices.begin(), slices.begin() + group->rank(), std::uint64_t{0});
     }
-    operation->quantized = std::make_unique<const QuantizedCall>(std::move(call));
+    algorithm::Request request{.collective = kind.collective,
+                               .rank = group->rank(),
+                               .element_bytes = size_of(q.input_type),
+                               .dtype = q.output_type,
+                               .in_place = memory.in_place,
+                               .quantizing = q};
+    if (whole)
+        request.count = counts[0];
+    else
+        request.counts = counts;
+    const std::uint64_t bytes = counted_bytes(kind, q, elements_of(input), elements_of(output));
+    operation->quantized.reset(new detail::QuantizedCall{std::move(request), coding, bytes});
     return operation;
 }
 
@@ -312,8 +344,9 @@ PreparedOperation quantized_all_gather(TensorView output, ConstTensorView input,
 std::uint64_t slice_elements(const ConstTensorView& input, const QuantizedOptions& o) {
     const auto group = group_of(o.group, all_reduce_kind.name);
     const std::uint64_t block = block_of(all_reduce_kind, input, o, {elements_of(input)}).elements;
-    const std::uint64_t tile = engine::tile_elements(block, group->planner().layout().one_host());
-    return engine::even_slices(elements_of(input), group->size(), block, tile)[static_cast<std::size_t>(group->rank())];
+    const std::uint64_t tile = algorithm::tile_elements(block, group->planner().layout().one_host());
+    return algorithm::even_slices(elements_of(input), group->size(), block,
+                                  tile)[static_cast<std::size_t>(group->rank())];
 }
 
 }  // namespace api

@@ -105,22 +105,36 @@ std::string path_of(const algorithm::Layout& layout, const algorithm::Request& r
     return {};
 }
 
-// It is no schedule of the table's: messages hold codes.
 constexpr const char* quantized_name = "quantized_all_reduce";
 
 std::string explain_quantised(const ExplainArguments& a) {
     if (a.block < 32 || a.block > 1024 || a.block % 32 != 0)
         throw InvalidArgument("--block " + std::to_string(a.block) + ": expected a multiple of 32 from 32 to 1024");
     const algorithm::Layout layout = layout_of(a);
-    return explain_quantized({.bytes = bytes_of(a.bytes, "--bytes"),
-                              .dtype = dtype_from_string(a.dtype),
-                              .ranks = a.ranks,
-                              .one_host = layout.one_host(),
-                              .type = quantized_type_from_string(a.type),
-                              .block = a.block,
-                              .quantize_results = !a.one_leg,
-                              .network_gbps = a.network_gbps},
-                             layout.tuning.costs.value_or(algorithm::CostModel{}), source_of(layout));
+    const DType dtype = dtype_from_string(a.dtype);
+    const QuantizedType type = quantized_type_from_string(a.type);
+    const auto block = static_cast<std::uint64_t>(a.block);
+    const std::string when = explain_quantized({.bytes = bytes_of(a.bytes, "--bytes"),
+                                                .dtype = dtype,
+                                                .ranks = a.ranks,
+                                                .one_host = layout.one_host(),
+                                                .type = type,
+                                                .block = block,
+                                                .quantize_results = !a.one_leg,
+                                                .network_gbps = a.network_gbps},
+                                               layout.tuning.costs.value_or(algorithm::CostModel{}), source_of(layout));
+    const algorithm::Quantizing quantizing{.format = static_cast<quantize::Format>(type),
+                                           .block = block,
+                                           .gathers_codes = !a.one_leg,
+                                           .input_type = dtype,
+                                           .output_type = dtype,
+                                           .tile = algorithm::tile_elements(block, layout.one_host())};
+    const algorithm::Request request{.collective = Collective::all_reduce,
+                                     .element_bytes = size_of(dtype),
+                                     .dtype = dtype,
+                                     .count = bytes_of(a.bytes, "--bytes") / size_of(dtype),
+                                     .quantizing = quantizing};
+    return when + algorithm::explain(layout, request, source_of(layout));
 }
 
 // Lines that are longer than the terminal is wide go on below: under the words of a step, or a little to the right.

@@ -1,8 +1,8 @@
 #include "cli/explain_quantized.hpp"
 
 #include "core/deadline.hpp"
-#include "engine/quantized.hpp"
 #include "quantize/quantize.hpp"
+#include "schedule/code_form.hpp"
 
 #include <tutti/error.hpp>
 
@@ -71,7 +71,8 @@ std::string explain_quantized(const QuantizedQuestion& q, const algorithm::CostM
     const auto element = static_cast<double>(size_of(q.dtype));
     const double count = static_cast<double>(q.bytes) / element, n = q.ranks;
     const std::uint64_t large = 1 << 20;
-    const double code = static_cast<double>(engine::leg_bytes(format, q.block, large)) / static_cast<double>(large);
+    const double code =
+        static_cast<double>(schedule::CodeForm{format, q.block}.bytes(large)) / static_cast<double>(large);
     const double leg = (n - 1) / n;  // of all elements a rank sends this part in each leg
     const double plain = 2 * leg * element, quantised = leg * (code + (q.quantize_results ? code : element));
     const double saved = plain - quantised;

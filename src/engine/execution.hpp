@@ -5,6 +5,7 @@
 // Buffers belong to the caller and stay in place until done().
 #pragma once
 
+#include "engine/coder.hpp"
 #include "engine/peer_buffers.hpp"
 #include "engine/publications.hpp"
 #include "engine/rank_context.hpp"
@@ -75,6 +76,7 @@ class Execution final : public Running {
     Operands operands_;
     RankContext& context_;
     RunBuffers buffers_;
+    Coder coder_;
     Publications publications_;
     PeerBuffers peers_;
     std::vector<State> states_;  // by step

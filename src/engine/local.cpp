@@ -50,6 +50,8 @@ void Execution::run_local(const Step& step) {
                          step.finish ? operands_.divisor : 1);
     } else if (step.kind == StepKind::call) {
         call(step);
+    } else if (Coder::knows(step.kind)) {
+        coder_.run(*schedule_, step, buffers_, operands_, context_.rank);
     } else {
         kernels::convert(target.dtype, buffers_.address(step.target), buffers_.place_of(operands[0].chunk).dtype,
                          buffers_.address(operands[0].chunk), step.target.count);

@@ -1,5 +1,7 @@
 #include "engine/run_buffers.hpp"
 
+#include <utility>
+
 namespace tutti::engine {
 namespace {
 
@@ -18,9 +20,12 @@ void RunBuffers::place(const schedule::Schedule& schedule, const Operands& opera
     const auto& buffers = schedule.buffers;
     const std::size_t first_scratch = schedule::row(Buffer::scratch);
     const auto dtype_of = [&](std::size_t buffer) { return buffers[buffer].dtype.value_or(operands.dtype); };
+    const auto bytes_of = [&](std::size_t buffer) {
+        const auto& [dtype, count, used_end, codes] = buffers[buffer];
+        return aligned(codes ? codes->place(count + codes->block - 1) : count * size_of(dtype_of(buffer)));
+    };
     std::size_t needed = 0;
-    for (std::size_t b = first_scratch; b < buffers.size(); ++b)
-        needed += aligned(buffers[b].count * size_of(dtype_of(b)));
+    for (std::size_t b = first_scratch; b < buffers.size(); ++b) needed += bytes_of(b);
     if (needed > scratch_bytes_) {
         scratch_ = std::make_unique_for_overwrite<std::byte[]>(needed);
         scratch_bytes_ = needed;
@@ -29,12 +34,13 @@ void RunBuffers::place(const schedule::Schedule& schedule, const Operands& opera
     std::byte* at = scratch_.get();
     for (std::size_t b = first_scratch; b < buffers.size(); ++b) {
         const std::size_t element_bytes = size_of(dtype_of(b));
-        places_[b] = {at, element_bytes, dtype_of(b)};
-        at += aligned(buffers[b].count * element_bytes);
+        places_[b] = {at, element_bytes, dtype_of(b), buffers[b].codes};
+        at += bytes_of(b);
     }
-    const std::size_t element_bytes = size_of(operands.dtype);
-    places_[schedule::row(Buffer::input)] = {operands.input, element_bytes, operands.dtype};
-    places_[schedule::row(Buffer::output)] = {operands.output, element_bytes, operands.dtype};
+    for (const auto& [buffer, base] : {std::pair(Buffer::input, operands.input), {Buffer::output, operands.output}}) {
+        const DType dtype = dtype_of(schedule::row(buffer));
+        places_[schedule::row(buffer)] = {base, size_of(dtype), dtype, {}};
+    }
 }
 
 }  // namespace tutti::engine

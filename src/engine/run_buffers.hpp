@@ -11,9 +11,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace tutti::engine {
+
+/// What a quantised call adds: its own rank's, while the schedule is equal for all. The memory is the caller's.
+struct Coding {
+    std::optional<float> scale{};         ///< for all blocks (Step::given)
+    std::optional<std::uint64_t> seed{};  ///< codes are rounded by chance
+    /// The rounding errors of earlier calls, which this one adds to the values that it rounds; then its own errors.
+    /// Null, or as many as input elements, and as elements of this rank's slice.
+    float* residual = nullptr;
+    float* result_residual = nullptr;
+    std::uint64_t first_result = 0;  ///< number of the first element of this rank's slice
+};
 
 /// The call that a schedule is run for. The buffers are the caller's, who keeps them in place.
 struct Operands {
@@ -24,6 +36,7 @@ struct Operands {
     std::uint64_t divisor = 1;
     std::uint64_t channel = 0;
     std::uint64_t fingerprint = 0;
+    const Coding* coding = nullptr;  ///< of a quantised call; the caller's
 };
 
 class RunBuffers {
@@ -36,13 +49,17 @@ class RunBuffers {
         std::byte* base = nullptr;
         std::size_t element_bytes = 0;
         DType dtype = DType::uint8;
+        std::optional<schedule::CodeForm> codes{};
     };
     const Place& place_of(const schedule::Chunk& chunk) const { return places_[schedule::row(chunk.buffer)]; }
     std::byte* address(const schedule::Chunk& chunk) const {
         const Place& place = place_of(chunk);
-        return place.base + chunk.offset * place.element_bytes;
+        return place.base + (place.codes ? place.codes->place(chunk.offset) : chunk.offset * place.element_bytes);
     }
-    std::size_t bytes(const schedule::Chunk& chunk) const { return chunk.count * place_of(chunk).element_bytes; }
+    std::size_t bytes(const schedule::Chunk& chunk) const {
+        const Place& place = place_of(chunk);
+        return place.codes ? place.codes->bytes(chunk.count) : chunk.count * place.element_bytes;
+    }
 
  private:
     std::vector<Place> places_;  // by schedule::Buffer

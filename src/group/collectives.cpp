@@ -122,7 +122,7 @@ Collectives::Turn Collectives::run(Operation& operation) {
     if (failed()) return Turn::further;
     if (!operation.run.execution->done()) return ran ? Turn::moved : Turn::stuck;
     operation.run.failed = operation.run.execution->error();
-    const bool is_kept = operation.planned && !operation.quantized && !operation.run.execution->is_opaque();
+    const bool is_kept = operation.planned && !operation.run.execution->is_opaque();
     if (operation.run.state == OperationState::compared)
         before_library_->end(std::move(operation.run.execution));
     else if (operation.run.state == OperationState::scheduled && is_kept)
@@ -168,12 +168,6 @@ void Collectives::begin_schedule(Operation& operation) {
     if (ranks_.size() > 1) mailbox().checks().check_unexpected(operation.run.channel, fingerprint);
     flight_.mailboxes().heed();
     if (failed()) return;
-    if (operation.quantized) {
-        operation.run.execution =
-            std::make_unique<engine::Quantized>(*operation.quantized, operation.operands(), context_);
-        operation.move_to(OperationState::scheduled);
-        return;
-    }
     const bool has_begun = operation.path == Path::library ? begin_before_library(operation)
                            : operation.path == Path::relay ? begin_relay(operation)
                                                            : false;
@@ -224,7 +218,10 @@ void Collectives::execute(Operation& operation) {
     const std::uint64_t largest = operation.run.slot_state.largest;
     Planner::Circumstances with{.symmetric = operation.is_symmetric};
     if (largest != engine::SlotState::unknown) with.largest_bytes = largest;
-    auto schedule = operation.schedule ? operation.schedule : planner_.plan(operation.call, with);
+    auto schedule = operation.schedule;
+    if (!schedule)
+        schedule =
+            operation.quantized ? planner_.plan(operation.quantized->request) : planner_.plan(operation.call, with);
     if (operation.run.done_execution) {
         operation.run.done_execution->restart(std::move(schedule), operation.operands());
         operation.run.execution = std::move(operation.run.done_execution);

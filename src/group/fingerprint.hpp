@@ -4,7 +4,7 @@
 // Counts that do not fit, and lists of counts, are hashed into the count's bits; its top bit says so.
 #pragma once
 
-#include "engine/quantized.hpp"
+#include "algorithm/quantized.hpp"
 #include "schedule/schedule.hpp"
 
 #include <tutti/reduce_op.hpp>
@@ -22,7 +22,7 @@ struct QuantizedTerms {
     DType output = DType::float32;  ///< float32, float16 or bfloat16
     bool averages = false;
     quantize::Format format = quantize::Format::int8;
-    engine::QuantizedCall::Scales scales = engine::QuantizedCall::Scales::own;
+    algorithm::Quantizing::Scales scales = algorithm::Quantizing::Scales::own;
     bool gathers_codes = true;
     /// A multiple of 32 up to 1024, or one of these.
     std::uint64_t block = 256;

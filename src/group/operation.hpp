@@ -4,7 +4,6 @@
 #include "core/deadline.hpp"
 #include "engine/call.hpp"
 #include "engine/execution.hpp"
-#include "engine/quantized.hpp"
 #include "engine/slots.hpp"
 #include "group/completion.hpp"
 #include "group/faults.hpp"
@@ -79,6 +78,13 @@ struct DeviceArguments {
     std::vector<void*> output_blocks{};
 };
 
+/// A quantised collective: its schedule's request, and what this rank adds to it.
+struct QuantizedCall {
+    algorithm::Request request;
+    engine::Coding coding;
+    std::uint64_t counted_bytes = 0;  ///< for the counters, in place of its elements' bytes
+};
+
 /// Of an operation that a backend runs.
 struct HandedOver {
     std::unique_ptr<BackendRequest> request;  ///< null: tutti runs it itself
@@ -124,8 +130,8 @@ class Operation : public Completion {
     std::chrono::milliseconds timeout{0};
     std::shared_ptr<Member> group;
     std::optional<Path> path{};  // of a collective that the group itself runs: since it was issued, or planned
-    std::shared_ptr<const schedule::Schedule> schedule;      // chosen beforehand; empty: when it starts
-    std::unique_ptr<const engine::QuantizedCall> quantized;  // beside the call
+    std::shared_ptr<const schedule::Schedule> schedule;  // chosen beforehand; empty: when it starts
+    std::unique_ptr<const QuantizedCall> quantized;      // beside the call
     std::function<void()> when_awaited;  // of a call that a graph has captured and nobody issues: instead of waiting
 
     Run run;  // under the group's lock

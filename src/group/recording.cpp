@@ -38,9 +38,11 @@ record::Ticket begin(record::Recorder& recorder, const Ranks& ranks, const Opera
                               record::State::started);
     }
     const engine::CollectiveCall& call = operation.call;
+    const std::uint64_t bytes =
+        operation.quantized ? operation.quantized->counted_bytes : call.contributed_bytes(ranks.rank(), ranks.size());
     const record::Ticket ticket = recorder.begin({.sequence = operation.run.sequence,
                                                   .fingerprint = call.fingerprint,
-                                                  .bytes = call.contributed_bytes(ranks.rank(), ranks.size()),
+                                                  .bytes = bytes,
                                                   .peer = recorded_root(call.collective, call.root),
                                                   .kind = recorded_kind(call.collective)},
                                                  record::State::enqueued);

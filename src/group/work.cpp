@@ -21,13 +21,15 @@ namespace tutti {
 namespace detail {
 
 engine::Operands Operation::operands() const {
+    const engine::Coding* const coding = quantized ? &quantized->coding : nullptr;
     return {.input = call.in_place ? nullptr : const_cast<std::byte*>(call.input),
             .output = call.output,
             .dtype = call.dtype,
             .op = call.op,
             .divisor = call.divisor,
             .channel = run.channel,
-            .fingerprint = call.fingerprint};
+            .fingerprint = call.fingerprint,
+            .coding = coding};
 }
 
 void Operation::set_call(const engine::CollectiveCall& from) {

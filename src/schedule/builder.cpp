@@ -10,7 +10,9 @@ Chunk Builder::scratch(std::uint64_t count, std::optional<DType> dtype) {
     auto& buffers = schedule_.buffers;
     auto buffer = Buffer::scratch;
     if (dtype) {
-        const auto found = std::ranges::find(buffers, dtype, &BufferInfo::dtype);
+        const auto found =
+            std::ranges::find_if(buffers.begin() + row(Buffer::scratch), buffers.end(),
+                                 [&](const BufferInfo& info) { return info.dtype == dtype && !info.codes; });
         buffer = static_cast<Buffer>(found - buffers.begin());
         if (found == buffers.end()) buffers.push_back({.dtype = dtype});
     }
@@ -19,11 +21,35 @@ Chunk Builder::scratch(std::uint64_t count, std::optional<DType> dtype) {
     return chunk;
 }
 
+Chunk Builder::scratch(std::uint64_t count, const CodeForm& form) {
+    auto& buffers = schedule_.buffers;
+    const auto found = std::ranges::find(buffers, form, &BufferInfo::codes);
+    const auto buffer = static_cast<Buffer>(found - buffers.begin());
+    if (found == buffers.end()) buffers.push_back({.dtype = DType::uint8, .codes = form});
+    BufferInfo& info = schedule_.of(buffer);
+    info.count = (info.count + form.block - 1) / form.block * form.block;
+    const Chunk chunk{buffer, info.count, count};
+    info.count += count;
+    return chunk;
+}
+
 Step& Builder::begin(StepKind kind) {
     dependencies_.begin();
     Step& step = schedule_.steps.emplace_back();
     step.kind = kind;
     step.first_operand = static_cast<std::uint32_t>(schedule_.operands.size());
+    return step;
+}
+
+// It reads the sources and writes the target; end() is the caller's.
+Step& Builder::begin_local(StepKind kind, Chunk target, std::span<const Chunk> sources) {
+    Step& step = begin(kind);
+    step.target = target;
+    for (const Chunk& source : sources) {
+        schedule_.operands.push_back({.chunk = source});
+        reads(source);
+    }
+    writes(target);
     return step;
 }
 

@@ -22,6 +22,10 @@ class Builder {
     /// A new range of the scratch buffer; of elements of `dtype`, whatever the type of the call is, these have a buffer
     /// of their own.
     Chunk scratch(std::uint64_t count, std::optional<DType> dtype = std::nullopt);
+    /// The same of a buffer of codes; it begins with a block.
+    Chunk scratch(std::uint64_t count, const CodeForm& form);
+    /// The input has another type than the call.
+    void input_type(DType dtype) { schedule_.of(Buffer::input).dtype = dtype; }
     const std::vector<BufferInfo>& buffers() const { return schedule_.buffers; }
 
     // Steps. Local ones and messages of no elements are dropped: both sides of a message know its count.
@@ -30,6 +34,23 @@ class Builder {
     void combine(Chunk target, std::span<const Chunk> sources, bool finish);
     /// Of buffers with types of their own (scratch), or the call's: is_convertible(target's, source's).
     void convert(Chunk target, Chunk source);
+    /// `target` is a chunk of codes. The scales come from these magnitudes, one for each block, or from the call
+    /// (`given`), or from the elements themselves. `number`: of the first element, for rounding by chance; none: its
+    /// place in its buffer.
+    struct Encoding {
+        std::optional<Chunk> magnitudes{};
+        bool given = false;
+        std::optional<std::uint64_t> number{};
+    };
+    void encode(Chunk target, Chunk source, const Encoding& encoding);
+    /// `source` has all codes that one step encode has made.
+    void decode(Chunk target, Chunk source);
+    /// `exact`: all of them have the same scales; whole codes are then added up as integers.
+    void decode_add(Chunk target, std::span<const Chunk> sources, bool exact, bool finish);
+    /// Of each block of the source. `joins`: it is a part of one block, and the target has the magnitude of those
+    /// before.
+    void magnitudes(Chunk target, Chunk source, std::uint64_t block, bool joins);
+    void largest(Chunk target, std::span<const Chunk> sources);
     /// target = function(source), which stands for the source's values.
     void call(std::string_view function, Chunk target, Chunk source);
     /// target = function(sources...), which is their combination in this order.
@@ -85,6 +106,7 @@ class Builder {
 
  private:
     Step& begin(StepKind kind);
+    Step& begin_local(StepKind kind, Chunk target, std::span<const Chunk> sources);
     void add_call(std::string_view function, Chunk target, std::span<const Chunk> sources, bool combines, bool finish);
     void uses(const Chunk& chunk);
     void reads(const Chunk& chunk);

@@ -30,6 +30,10 @@ struct Contract {
     std::vector<DType> rounds_to{};
     /// Functions that may change values on their way; then all ranks have equal results all the same.
     std::vector<std::string> calls{};
+    /// Codes that stand for values on their way, and how often each contribution may become one: once for each leg.
+    /// Then all ranks have equal results all the same.
+    std::optional<CodeForm> codes{};
+    std::uint64_t encodings = 0;
     /// What "combine" means in calls that a user's function combines; none: any.
     std::optional<ReduceOp::Kind> op{};
     bool single_rounding = false;  ///< every result comes out of one combining step

@@ -13,10 +13,25 @@ std::uint64_t sum_before(const std::vector<std::uint64_t>& counts, Rank end) {
     return std::accumulate(counts.begin(), counts.begin() + end, std::uint64_t{0});
 }
 
+// How often the contribution was encoded that was encoded most often.
+std::uint64_t most_encodings(const Symbol& value) {
+    std::uint64_t most = 0;
+    for (std::size_t part = 0; part < value.parts.size(); ++part) {
+        const auto times = std::ranges::count_if(value.roundings, [&](const Rounding& r) {
+            return r.by == Rounding::By::codes && part >= r.first && part < r.last;
+        });
+        most = std::max(most, static_cast<std::uint64_t>(times));
+    }
+    return most;
+}
+
 // The first loss that the contract does not allow. Copies are not rounded.
 std::string lost(const Symbol& value, const Contract& contract, bool is_copy = false) {
     for (const Rounding& r : value.roundings) {
-        if (r.by_call) {
+        if (r.by == Rounding::By::codes) {
+            if (!contract.codes || r.to != to_string(*contract.codes))
+                return fmt::format("was made codes {0}, which no line \"codes {0} TIMES\" allows", r.to);
+        } else if (r.by == Rounding::By::call) {
             if (std::ranges::find(contract.calls, r.to) == contract.calls.end())
                 return fmt::format("was changed by {0}, which no line \"calls {0}\" allows", r.to);
         } else if (is_copy) {
@@ -25,6 +40,9 @@ std::string lost(const Symbol& value, const Contract& contract, bool is_copy = f
             return fmt::format("was rounded to {0}, which no line \"rounds_to {0}\" allows", r.to);
         }
     }
+    const std::uint64_t most = most_encodings(value);
+    if (most > contract.encodings)
+        return fmt::format("was made codes {} times: expected {} at most", most, contract.encodings);
     return {};
 }
 

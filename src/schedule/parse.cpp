@@ -85,6 +85,11 @@ const HeadLines& head_lines() {
         {"dtype", [](Line& l, Head& h) { h.contract.dtype = l.dtype(); }},
         {"rounds_to", [](Line& l, Head& h) { h.contract.rounds_to.push_back(l.dtype()); }},
         {"calls", [](Line& l, Head& h) { h.contract.calls.emplace_back(l.word("a function")); }},
+        {"codes",
+         [](Line& l, Head& h) {
+             h.contract.codes = l.code_form();
+             h.contract.encodings = l.count("number of encodings");
+         }},
         {"op", read_op},
         {"count", [](Line& l, Head& h) { h.contract.count = l.count(); }},
         {"counts", [](Line& l, Head& h) { h.contract.counts = l.counts(h.ranks); }},
@@ -100,16 +105,20 @@ const HeadLines& head_lines() {
     return lines;
 }
 
-// scratch 4, scratch bfloat16 4
+// scratch 4, scratch bfloat16 4, scratch int8/256 512
 void read_scratch(Line& line, Reading& r) {
     if (line.scratch_is_closed())
         line.fail("scratch elements behind a part", "the lines \"scratch\" of a rank above its first line \"use\"");
     std::optional<DType> dtype;
-    if (!line.has_number()) dtype = line.dtype();
+    std::optional<CodeForm> codes;
+    if (line.has_code_form())
+        codes = line.code_form();
+    else if (!line.has_number())
+        dtype = line.dtype();
     const std::uint64_t more = line.count();
     if (r.scratch + more > elements_max)
         line.fail("the scratch buffers are too long", fmt::format("at most {}", elements_max));
-    r.scratch += r.builder.scratch(more, dtype).count;
+    r.scratch += codes ? r.builder.scratch(more, *codes).count : r.builder.scratch(more, dtype).count;
 }
 
 // The lines between "rank" and the next rank: those of the kinds, and those that are no step.
@@ -123,6 +132,7 @@ const StepLines& step_lines() {
             {"not_single_rounding", [](Line&, Reading& r) { r.flags.single_rounding = false; }},
             {"algorithm", [](Line& l, Reading& r) { r.flags.algorithm = read_algorithm(l); }},
             {"scratch", read_scratch},
+            {"input_type", [](Line& l, Reading& r) { r.builder.input_type(l.dtype()); }},
             {"use", [](Line& l, Reading& r) { r.uses->read(l, r); }},
             {"use_rounds", [](Line& l, Reading& r) { r.builder.use_rounds(l.round()); }},
         };
@@ -236,7 +246,9 @@ class Parser {
     void check_scratch(const Schedule& schedule) const {
         for (std::size_t b = row(Buffer::scratch); b < schedule.buffers.size(); ++b) {
             const BufferInfo& buffer = schedule.buffers[b];
-            const std::string type = buffer.dtype ? fmt::format("{} ", to_string(*buffer.dtype)) : "";
+            const std::string type = buffer.codes   ? to_string(*buffer.codes) + ' '
+                                     : buffer.dtype ? fmt::format("{} ", to_string(*buffer.dtype))
+                                                    : "";
             if (buffer.used_end > buffer.count)
                 line_.fail(fmt::format("rank {} uses more than its scratch buffer of {} {}elements", steps_->rank,
                                        buffer.count, type),

@@ -39,6 +39,8 @@
 // staging area for it; it writes and reads slots of their own kind (engine/slots), of the length that slots.hpp gives.
 #pragma once
 
+#include "schedule/code_form.hpp"
+
 #include <tutti/collectives.hpp>
 #include <tutti/dtype.hpp>
 
@@ -67,9 +69,12 @@ constexpr std::size_t row(Buffer buffer) noexcept {
 
 /// A row: what a buffer holds, and whose it is. The caller owns input and output, the schedule's run all others.
 struct BufferInfo {
-    std::optional<DType> dtype{};  ///< none: the type of the call; scratch buffers of other rows have one each
+    std::optional<DType> dtype{};  ///< none: the type of the call; the input, and scratch buffers, may have another one
     std::uint64_t count = 0;       ///< elements of a scratch buffer; 0 of input and output, which the call knows
     std::uint64_t used_end = 0;    ///< where the last chunk ends that this rank reads or writes
+    /// A scratch buffer of codes, as bytes (uint8). Its chunks begin with a block, and count the elements that the
+    /// codes stand for.
+    std::optional<CodeForm> codes{};
     friend bool operator==(const BufferInfo&, const BufferInfo&) = default;
 };
 
@@ -93,6 +98,11 @@ enum class StepKind : std::uint8_t {
     copy,             ///< target = operand 0 (local)
     combine,          ///< target = operand 0 op operand 1 op … in this order (local)
     convert,          ///< target = operand 0, which has another type (local)
+    encode,           ///< target = the codes of operand 0; operand 1: the magnitudes that give the scales (local)
+    decode,           ///< target = the numbers that the codes of operand 0 stand for (local)
+    decode_add,       ///< target = the sum of those of operand 0, operand 1, … in this order (local)
+    magnitudes,       ///< target = the largest magnitude of each block of operand 0 (local)
+    largest,          ///< target = the largest of the magnitudes of operand 0, operand 1, … (local)
     call,             ///< target = a user's function of the operands (local)
     send,             ///< operand 0 → peer
     receive,          ///< peer → target
@@ -130,6 +140,11 @@ constexpr bool is_convertible(DType to, DType from) noexcept {
     return is_floating_point(to) && is_floating_point(from) && (to == DType::float32) != (from == DType::float32);
 }
 
+/// Whether codes can be made of such numbers, and numbers of such a type of codes.
+constexpr bool is_encodable(DType dtype) noexcept {
+    return dtype == DType::float32 || dtype == DType::float16 || dtype == DType::bfloat16;
+}
+
 /// An input of a step: a local chunk, or `count` elements of the publication of `peer` in the step's round, or, in
 /// place, a chunk of the peer's.
 struct Operand {
@@ -143,12 +158,17 @@ struct Step {
     bool arrival_first = false;  ///< receive_combine: the arriving values are the left operand
     bool finish = false;         ///< combining steps: this is the last combination (avg divides here)
     bool combines = false;       ///< call: the result is the operands combined; else it stands for the only one
+    bool given = false;          ///< encode: with the scale that the call gives
+    bool exact = false;          ///< decode_add: the codes have one scale; they are added up themselves
+    bool joins = false;          ///< magnitudes: the target has those of earlier elements of its only block
     bool everywhere = false;     ///< read_combine, in place: the result also goes to this chunk of all others
     Rank peer = -1;  ///< send, receive, receive_combine, read, get, put, wait; read_combine, in place: the owner of the
                      ///< target, if not this rank
     std::uint32_t round = 0;          ///< publish, read, read_combine, signal, wait, release, settle
     std::uint64_t slot_offset = 0;    ///< publish, read: first element inside the slot
     std::uint64_t whole = 0;          ///< copy: elements of the chunk of which it copies a piece
+    std::uint64_t number = 0;         ///< encode: of its first element, from which rounding by chance derives
+    std::uint64_t block = 0;          ///< magnitudes: elements of a block
     Chunk target;                     ///< local steps, receive, receive_combine, get, put, read, read_combine
     std::uint32_t first_operand = 0;  ///< in Schedule::operands
     std::uint32_t operand_count = 0;
@@ -186,6 +206,12 @@ std::string sentence_of(const Schedule& schedule, const Step& step);
 
 inline std::span<const Operand> operands_of(const Schedule& s, const Step& step) {
     return {s.operands.data() + step.first_operand, step.operand_count};
+}
+/// Bytes of a chunk, where an element of the call has so many.
+inline std::uint64_t bytes_of(const Schedule& s, const Chunk& chunk, std::uint64_t element_bytes) {
+    const BufferInfo& info = s.of(chunk.buffer);
+    if (info.codes) return info.codes->bytes(chunk.count);
+    return chunk.count * (info.dtype ? size_of(*info.dtype) : element_bytes);
 }
 /// The earlier steps that it waits for.
 inline std::span<const std::uint32_t> after_of(const Schedule& s, const Step& step) {

@@ -12,12 +12,13 @@
 
 namespace tutti::schedule {
 
-/// A loss on the way: what the parts first … last-1 had come to was rounded to this type, or went through this
-/// function.
+/// A loss on the way: what the parts first … last-1 had come to was rounded to this type, went through this function,
+/// or became codes of this form.
 struct Rounding {
     std::uint32_t first = 0, last = 0;
     std::string to;
-    bool by_call = false;
+    enum class By : std::uint8_t { type, call, codes } by = By::type;
+    std::uint64_t block = 0;  ///< codes: the first element of the block, whose numbers all decide about its scale
     bool operator==(const Rounding&) const = default;
 };
 
@@ -27,8 +28,14 @@ struct Symbol {
     std::uint64_t index = 0;            ///< all parts stem from this element of the inputs
     int combinations = 0;               ///< and roundings: how often it was rounded since it was put in
     std::vector<Rounding> roundings{};  ///< those to types other than the call's
-    std::string coded_by{};             ///< the function whose codes these are; empty: they are numbers
+    std::string coded_by{};             ///< the function, or the form, whose codes these are; empty: they are numbers
     bool finished = false;
+    std::uint64_t span = 0;            ///< a magnitude: of so many elements, from `index` on
+    std::uint64_t place = 0, run = 0;  ///< a code: its place in the run that was encoded together, and how long that is
+    std::uint64_t scale = own_scale;   ///< a code: the name of its scale; equal names, equal scales
+    static constexpr std::uint64_t own_scale = 0, given_scale = 1;
+    /// Of a magnitude, for the scale that is made of it.
+    std::uint64_t scale_name() const;
     bool operator==(const Symbol&) const = default;
 };
 using Value = std::optional<Symbol>;

@@ -26,6 +26,7 @@ std::string head_of(const Recipe& recipe) {
     if (c.dtype) text += fmt::format("dtype {}\n", to_string(*c.dtype));
     for (const DType to : c.rounds_to) text += fmt::format("rounds_to {}\n", to_string(to));
     for (const std::string& name : c.calls) text += fmt::format("calls {}\n", name);
+    if (c.codes) text += fmt::format("codes {} {}\n", to_string(*c.codes), c.encodings);
     if (c.op) text += fmt::format("op {}\n", to_string(*c.op));
     if (c.count != 0) text += fmt::format("count {}\n", c.count);
     if (!c.counts.empty()) text += fmt::format("counts {}\n", fmt::join(c.counts, " "));
@@ -68,7 +69,8 @@ std::string written(const Recipe& recipe, const std::vector<Writer::Edges>& edge
 template <class Change>
 void for_all_counts(Schedule& s, const Change& change) {
     for (Step& step : s.steps) {
-        for (std::uint64_t* value : {&step.slot_offset, &step.whole, &step.target.offset, &step.target.count})
+        for (std::uint64_t* value :
+             {&step.slot_offset, &step.whole, &step.number, &step.target.offset, &step.target.count})
             change(*value);
     }
     for (Operand& operand : s.operands) {
@@ -124,6 +126,7 @@ Schedule scaled(Schedule schedule, std::uint64_t times) {
 }
 
 Recipe shortest(Recipe recipe) {
+    if (recipe.contract.codes) return recipe;  // blocks have their length
     std::uint64_t divisor = 0;
     for_all_counts(recipe, [&](std::uint64_t& value) { divisor = std::gcd(divisor, value); });
     if (divisor < 2) return recipe;

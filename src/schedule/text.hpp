@@ -57,7 +57,8 @@ inline constexpr std::uint64_t steps_max = std::uint64_t{1} << 18, touched_max =
 
 /// The same steps for `times` as many elements.
 Schedule scaled(Schedule schedule, std::uint64_t times);
-/// The same recipe for the fewest elements: what divides all counts and offsets is divided by.
+/// The same recipe for the fewest elements (not with codes, which come in blocks): what divides all counts and offsets
+/// is divided by.
 Recipe shortest(Recipe recipe);
 
 }  // namespace tutti::schedule

@@ -82,6 +82,11 @@ void write_call(Writer& writer, const At& at) {
 
 bool prove_call(Proof& proof, const At& at) {
     const std::string& function = at.schedule.functions[at.step.function];
+    const auto is_coded = [&](const Chunk& chunk) { return at.schedule.of(chunk.buffer).codes.has_value(); };
+    if (is_coded(at.step.target) || std::ranges::any_of(at.operands(), is_coded, &Operand::chunk)) {
+        proof.fault(at, "takes codes of a form, which have scales among them: expected numbers, or a function's codes");
+        return true;
+    }
     std::vector<Values> inputs;
     // A function may write an element before it reads another one.
     if (std::ranges::any_of(at.operands(), [&](const Operand& o) { return share_elements(at.step.target, o.chunk); }))
@@ -92,8 +97,10 @@ bool prove_call(Proof& proof, const At& at) {
     for (Value& value : values) {
         if (!value) continue;
         if (!at.step.combines) ++value->combinations;
-        value->roundings.push_back(
-            {.first = 0, .last = static_cast<std::uint32_t>(value->parts.size()), .to = function, .by_call = true});
+        value->roundings.push_back({.first = 0,
+                                    .last = static_cast<std::uint32_t>(value->parts.size()),
+                                    .to = function,
+                                    .by = Rounding::By::call});
         value->coded_by = codes ? function : "";
     }
     proof.save(at, at.step.target, values);

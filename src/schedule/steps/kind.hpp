@@ -79,6 +79,8 @@ std::span<const Kind* const> kinds() noexcept;
 // One for each StepKind.
 extern const Kind copy_kind, combine_kind;                        // local.cpp
 extern const Kind convert_kind;                                   // convert.cpp
+extern const Kind encode_kind, decode_kind, decode_add_kind;      // codes.cpp
+extern const Kind magnitudes_kind, largest_kind;                  // magnitudes.cpp
 extern const Kind call_kind;                                      // call.cpp
 extern const Kind send_kind, receive_kind, receive_combine_kind;  // messages.cpp
 extern const Kind publish_kind, release_kind;                     // publish.cpp

@@ -13,9 +13,10 @@ namespace {
 
 // By StepKind.
 const Kind* const all[] = {
-    &copy_kind,         &combine_kind, &convert_kind, &call_kind,   &send_kind, &receive_kind, &receive_combine_kind,
-    &meet_kind,         &get_kind,     &put_kind,     &signal_kind, &wait_kind, &publish_kind, &read_kind,
-    &read_combine_kind, &release_kind, &settle_kind,
+    &copy_kind,       &combine_kind,      &convert_kind, &encode_kind, &decode_kind,  &decode_add_kind,
+    &magnitudes_kind, &largest_kind,      &call_kind,    &send_kind,   &receive_kind, &receive_combine_kind,
+    &meet_kind,       &get_kind,          &put_kind,     &signal_kind, &wait_kind,    &publish_kind,
+    &read_kind,       &read_combine_kind, &release_kind, &settle_kind,
 };
 static_assert(std::size(all) == static_cast<std::size_t>(StepKind::settle) + 1);
 
@@ -23,7 +24,8 @@ static_assert(std::size(all) == static_cast<std::size_t>(StepKind::settle) + 1);
 std::string name_of(const Schedule& s, Buffer buffer) {
     static constexpr std::string_view names[] = {"input", "output", "scratch"};
     if (row(buffer) < std::size(names)) return std::string(names[row(buffer)]);
-    return fmt::format("scratch.{}", to_string(s.of(buffer).dtype.value()));
+    const BufferInfo& info = s.of(buffer);
+    return fmt::format("scratch.{}", info.codes ? to_string(*info.codes) : std::string(to_string(info.dtype.value())));
 }
 
 }  // namespace

@@ -113,10 +113,25 @@ DType Line::to_dtype(std::string_view text) const {
          fmt::format("one of {}", fmt::join(names, ", ")));
 }
 
-Buffer Line::scratch_of(DType dtype) const {
+CodeForm Line::to_code_form(std::string_view text) const {
+    if (const auto form = code_form_named(text)) return *form;
+    fail(fmt::format("\"{}\" is no form of codes", text),
+         fmt::format("FORMAT/BLOCK, with a format of {} and 1 to {} elements in a block, as int8/256",
+                     fmt::join(format_names, ", "), elements_max));
+}
+
+Buffer Line::scratch_of(const CodeForm& form) const {
     if (buffers_ != nullptr) {
-        const auto found = std::ranges::find(*buffers_, dtype, &BufferInfo::dtype);
+        const auto found = std::ranges::find(*buffers_, form, &BufferInfo::codes);
         if (found != buffers_->end()) return static_cast<Buffer>(found - buffers_->begin());
+    }
+    fail(fmt::format("there is no scratch buffer of codes {}", to_string(form)),
+         fmt::format("a line \"scratch {} N\" above", to_string(form)));
+}
+
+Buffer Line::scratch_of(DType dtype) const {
+    for (std::size_t b = row(Buffer::scratch); buffers_ != nullptr && b < buffers_->size(); ++b) {
+        if ((*buffers_)[b].dtype == dtype && !(*buffers_)[b].codes) return static_cast<Buffer>(b);
     }
     fail(fmt::format("there is no scratch buffer of {}", to_string(dtype)),
          fmt::format("a line \"scratch {} N\" above", to_string(dtype)));
@@ -197,13 +212,20 @@ Chunk Line::to_chunk(std::string_view text, InputIs input) const {
         chunk.buffer = Buffer::output;
     else if (name == "scratch")
         chunk.buffer = Buffer::scratch;
+    else if (name.starts_with(scratch_prefix) && name.find('/') != std::string_view::npos)
+        chunk.buffer = scratch_of(to_code_form(name.substr(scratch_prefix.size())));
     else if (name.starts_with(scratch_prefix))
         chunk.buffer = scratch_of(to_dtype(name.substr(scratch_prefix.size())));
     else
         fail(fmt::format("\"{}\" is no chunk", text),
-             "input[BEGIN:END], output[BEGIN:END], scratch[BEGIN:END] or scratch.DTYPE[BEGIN:END]");
+             "input[BEGIN:END], output[BEGIN:END], scratch[BEGIN:END], scratch.DTYPE[BEGIN:END] or "
+             "scratch.FORMAT/BLOCK[BEGIN:END]");
     std::tie(chunk.offset, chunk.count) = to_range(text.substr(open));
     const std::size_t of_buffer = row(chunk.buffer);
+    if (of_buffer > row(Buffer::scratch) && (*buffers_)[of_buffer].codes &&
+        chunk.offset % (*buffers_)[of_buffer].codes->block != 0)
+        fail(fmt::format("\"{}\" begins inside of a block", text),
+             fmt::format("a multiple of {}", (*buffers_)[of_buffer].codes->block));
     if (of_buffer >= row(Buffer::scratch) && of_buffer < scratch_ends_.size() &&
         chunk.offset + chunk.count > scratch_ends_[of_buffer])
         fail(fmt::format("\"{}\" ends behind the scratch buffer of {} elements", text, scratch_ends_[of_buffer]),

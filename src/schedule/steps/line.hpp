@@ -48,6 +48,10 @@ class Line {
     /// To the end of the line: one of each rank.
     std::vector<std::uint64_t> counts(int ranks);
     DType dtype();
+    /// int8/256
+    CodeForm code_form() { return to_code_form(word("a form of codes")); }
+    /// Whether the next word names one.
+    bool has_code_form() const { return more() && words_[next_].find('/') != std::string_view::npos; }
     Collective collective();
     /// 0,2,3: different ranks.
     std::vector<Rank> ranks(int ranks);
@@ -67,7 +71,9 @@ class Line {
     std::pair<std::uint64_t, std::uint64_t> to_range(std::string_view text) const;
     Chunk to_chunk(std::string_view text, InputIs input) const;
     DType to_dtype(std::string_view text) const;
+    CodeForm to_code_form(std::string_view text) const;
     Buffer scratch_of(DType dtype) const;
+    Buffer scratch_of(const CodeForm& form) const;
 
     std::string_view where_;
     InputIs input_;

@@ -60,12 +60,13 @@ bool Proof::attempt(Rank rank, std::size_t step) {
 }
 
 std::string to_string(Type type) {
+    if (type.codes) return fmt::format("codes {}", to_string(*type.codes));
     return std::string(type.dtype ? to_string(*type.dtype) : "the call's type");
 }
 
 Type Proof::type_of(const At& at, const Chunk& chunk) const {
-    const auto& own = at.schedule.of(chunk.buffer).dtype;
-    return {own ? own : contract_.dtype};
+    const BufferInfo& info = at.schedule.of(chunk.buffer);
+    return {info.dtype ? info.dtype : contract_.dtype, info.codes};
 }
 
 // A rank that names another one's buffer may name a row that it does not have.
@@ -110,8 +111,10 @@ void Proof::spend_on(std::span<const Value> values) {
 void Proof::refuse_codes(const At& at, const Values& values) {
     const auto coded =
         std::ranges::find_if(values, [](const Value& value) { return value && !value->coded_by.empty(); });
-    if (coded != values.end())
-        fault(at, fmt::format("takes what \"{}\" has made for numbers: expected a call", (*coded)->coded_by));
+    if (coded == values.end()) return;
+    const bool by_call = std::ranges::find(contract_.calls, (*coded)->coded_by) != contract_.calls.end();
+    fault(at, fmt::format("takes what \"{}\" has made for numbers: expected {}", (*coded)->coded_by,
+                          by_call ? "a call" : "decode, or decode_add"));
 }
 
 Values Proof::combined(const At& at, const std::vector<Values>& inputs) {
@@ -139,7 +142,7 @@ Values Proof::combined(const At& at, const std::vector<Values>& inputs) {
             }
             const auto before = static_cast<std::uint32_t>(result[i]->parts.size());
             for (const Rounding& r : other.roundings)
-                result[i]->roundings.push_back({r.first + before, r.last + before, r.to, r.by_call});
+                result[i]->roundings.push_back({r.first + before, r.last + before, r.to, r.by, r.block});
             result[i]->parts.insert(result[i]->parts.end(), other.parts.begin(), other.parts.end());
             combinations += other.combinations;
         }

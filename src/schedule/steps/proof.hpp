@@ -22,6 +22,7 @@ namespace tutti::schedule {
 /// The type of elements. None: the call's, which is not named.
 struct Type {
     std::optional<DType> dtype{};
+    std::optional<CodeForm> codes{};
     friend bool operator==(const Type&, const Type&) = default;
 };
 std::string to_string(Type type);

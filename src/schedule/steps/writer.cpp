@@ -26,7 +26,12 @@ std::string Writer::run() {
     if (s_.input_is_output) add("input_is_output");
     if (!s_.single_rounding) add("not_single_rounding");
     for (const BufferInfo& buffer : s_.buffers) {
-        if (buffer.dtype) add(fmt::format("scratch {} {}", to_string(*buffer.dtype), buffer.count));
+        if (&buffer == &s_.of(Buffer::input)) {
+            if (buffer.dtype) add(fmt::format("input_type {}", to_string(*buffer.dtype)));
+            continue;
+        }
+        if (buffer.codes) add(fmt::format("scratch {} {}", to_string(*buffer.codes), buffer.count));
+        if (buffer.dtype && !buffer.codes) add(fmt::format("scratch {} {}", to_string(*buffer.dtype), buffer.count));
         if (!buffer.dtype && buffer.count > 0) add(fmt::format("scratch {}", buffer.count));
     }
     // The Builder's finish() adds a last release and, in place, settle.
