@@ -201,8 +201,7 @@ StoreTalk<bool> Meeting::enter_behind(std::string other_card) {
     if (stands.is_there()) {
         found = outcome_in(stands.value());
     } else if (is_no_card(other_card)) {
-        const StoreAnswer words = co_await ask::await(key, words_time);
-        if (words.is_there()) found = outcome_in(words.value());
+        found = co_await hear_why(terms_.rank);
     } else {
         const auto other = decode<MeetingCard>(other_card, terms_.operation, "the card of " + name_of(terms_.rank));
         const MeetingProcess process{other.space, other.process, other.process_in_words};
@@ -274,6 +273,14 @@ bool Meeting::accept(Outcome outcome, Met& met) {
     }
 }
 
+// Of a rank that has said that it cannot come, and may have ended before its words.
+StoreTalk<Meeting::Outcome> Meeting::hear_why(int rank) {
+    const StoreAnswer words = co_await ask::await(outcome_key(), words_time);
+    if (words.is_there()) co_return outcome_in(words.value());
+    const Outcome silent = outcome(Outcome::failed, rank, name_of(rank) + " cannot come, and has not said why");
+    co_return co_await settle(silent);
+}
+
 StoreTalk<Meeting::Outcome> Meeting::settle(Outcome outcome) {
     const std::string own = object::encode_string(Object(outcome));
     const StoreAnswer stands = co_await ask::compare_set(outcome_key(), "", own);
@@ -321,8 +328,8 @@ StoreTalk<std::string> Meeting::take_cards() {
             if (one.is_there()) card = one.value();
         }
         if (is_no_card(card)) {
-            const StoreAnswer words = co_await ask::await(outcome_key(), words_time);
-            if (words.is_there()) co_return "";  // gather() reads it
+            co_await hear_why(missing_[at]);
+            co_return "";  // gather() reads it
         }
         const int rank = missing_[at];
         if (card.empty()) {
@@ -340,7 +347,6 @@ StoreTalk<std::string> Meeting::take_cards() {
 }
 
 std::string Meeting::why_not_to_take(int rank, const std::string& bytes) {
-    if (is_no_card(bytes)) return name_of(rank) + " cannot come, and has not said why";
     auto card = decode<MeetingCard>(bytes, terms_.operation, "the card of " + name_of(rank));
     const auto differ = [&](const std::string& theirs, const std::string& own) {
         return fmt::format("{} {}, {} {}: expected the same on all ranks", name_of(rank), theirs, name_of(0), own);

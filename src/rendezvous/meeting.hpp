@@ -77,6 +77,7 @@ class Meeting {
     StoreTalk<bool> leave();
     StoreTalk<bool> enter();
     StoreTalk<bool> enter_behind(std::string other_card);
+    StoreTalk<Outcome> hear_why(int rank);
     StoreTalk<bool> next();
     StoreTalk<Outcome> gather();
     StoreTalk<std::string> take_cards();

@@ -119,6 +119,19 @@ TEST(Meet, tells_of_a_rank_that_cannot_come) {
     }
 }
 
+TEST(Meet, does_not_wait_for_the_words_of_a_rank_that_has_ended_before_them) {
+    HashStore store;
+    store.set("here/newest", "1");
+    store.set("here/1/card/1", "-5");
+    on_threads(2, [&](int rank) {
+        if (rank == 0) {
+            const std::string text = message_of<PeerLost>([&] { meet(terms_of(store, 0, 2), ""); });
+            EXPECT_EQ(text, "meet: rank 1 cannot come, and has not said why");
+        }
+        EXPECT_EQ(meet(terms_of(store, rank, 2), "").attempt, 2U);
+    });
+}
+
 TEST(Meet, ends_for_all_when_a_caller_wants_no_more) {
     const HashStore store;
     on_threads(2, [&](int rank) {
