@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <optional>
 
 namespace tutti::engine {
@@ -109,7 +110,11 @@ void Coder::decode(const Step& step, const Chunk& source) const {
 }
 
 void Coder::decode_add(const Step& step, std::span<const Operand> operands) {
-    float* sums = floats(buffers_->address(step.target));
+    // The caller's memory may lie at any address.
+    std::byte* const target = buffers_->address(step.target);
+    const bool is_aligned = reinterpret_cast<std::uintptr_t>(target) % alignof(float) == 0;
+    if (!is_aligned) sources_.resize(std::max<std::size_t>(sources_.size(), step.target.count));
+    float* const sums = is_aligned ? floats(target) : sources_.data();
     const Codes first = codes_of(operands[0].chunk);
     const bool exact = step.exact && quantize::is_whole(first.format);
     if (exact) whole_sums_.resize(std::max<std::size_t>(whole_sums_.size(), first.run.count));
@@ -131,9 +136,11 @@ void Coder::decode_add(const Step& step, std::span<const Operand> operands) {
         };
         first.run.for_each_block(first.format, block);
     }
-    if (!step.finish || operands_->divisor <= 1) return;
-    const auto divisor = static_cast<float>(operands_->divisor);
-    for (std::size_t i = 0; i < first.run.count; ++i) sums[i] /= divisor;
+    if (step.finish && operands_->divisor > 1) {
+        const auto divisor = static_cast<float>(operands_->divisor);
+        for (std::size_t i = 0; i < first.run.count; ++i) sums[i] /= divisor;
+    }
+    if (!is_aligned) std::memcpy(target, sums, first.run.count * sizeof(float));
 }
 
 void Coder::magnitudes(const Step& step, const Chunk& source) {

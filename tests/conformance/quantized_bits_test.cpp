@@ -16,8 +16,8 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-class QuantizedBits : public ::testing::TestWithParam<How> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, QuantizedBits, ::testing::Values(How::threads, How::tcp_processes),
+class QuantizedBitsOfAll : public ::testing::TestWithParam<How> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, QuantizedBitsOfAll, ::testing::Values(How::threads, How::tcp_processes),
                          [](const auto& instance) { return to_string(instance.param); });
 
 // Numbers of several sizes, with zeros, tiny ones, and now and then a block that is not finite.
@@ -206,7 +206,7 @@ constexpr Expected digests[] = {
     {3, false, 17436584453950936966ULL, 4684106155509623084ULL, 4778097501487730224ULL},
 };
 
-TEST_P(QuantizedBits, are_those_of_all_earlier_versions) {
+TEST_P(QuantizedBitsOfAll, are_those_of_all_earlier_versions) {
     if (watched || !backend_under_test().empty())
         GTEST_SKIP() << "by design: of native groups, too many calls for sanitizers";
     const bool one_host = GetParam() != How::tcp_processes;
@@ -218,6 +218,24 @@ TEST_P(QuantizedBits, are_those_of_all_earlier_versions) {
             EXPECT_EQ(with_feedback(g), e.with_feedback) << e.ranks << " ranks";
         });
     }
+}
+
+TEST(QuantizedBits, are_the_same_at_any_address) {
+    if (!backend_under_test().empty()) GTEST_SKIP() << "by design: of native groups";
+    run_ranks(2, How::threads, [](const ProcessGroup& g) {
+        constexpr std::size_t elements = 1500;
+        const Bytes in = values_of(g.rank(), elements, float32, 4);
+        for (const QuantizedOptions& o : all_options(g)) {
+            Bytes straight(elements * sizeof(float)), odd(straight.size() + 1), odd_in(in.size() + 1);
+            std::memcpy(odd_in.data() + 1, in.data(), in.size());
+            const Extents shape = Extents::of(std::int64_t{elements});
+            quantized_all_reduce(TensorView(straight.data(), shape, float32),
+                                 TensorView(const_cast<std::byte*>(in.data()), shape, float32), o);
+            quantized_all_reduce(TensorView(odd.data() + 1, shape, float32),
+                                 TensorView(odd_in.data() + 1, shape, float32), o);
+            EXPECT_EQ(std::memcmp(straight.data(), odd.data() + 1, straight.size()), 0);
+        }
+    });
 }
 
 }  // namespace
