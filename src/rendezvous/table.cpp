@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <span>
 #include <utility>
@@ -124,9 +125,12 @@ bool is_of_others(const Table& table, int rank, int size) {
 
 // Whether this thread, which may come again as another rank, reads of the failure for the first time.
 bool is_news(const Table& table) {
-    thread_local std::set<std::uint64_t> known;
+    // A pointer: where a program loads the library late, the variables of all threads have to fit into a few hundred
+    // bytes.
+    thread_local std::unique_ptr<std::set<std::uint64_t>> known;
+    if (!known) known = std::make_unique<std::set<std::uint64_t>>();
     const bool is_failure = table.failure.kind != Failure::none || !table.missing.empty();
-    return !is_failure || known.insert(table.world).second;
+    return !is_failure || known->insert(table.world).second;
 }
 
 }  // namespace
