@@ -26,7 +26,7 @@
 
 namespace tutti {
 
-/// Who meets, and where. What is here has to be equal on all ranks, unless a comment says otherwise.
+/// The ranks that meet, and their place. Each field has to be equal on all ranks, unless its comment says otherwise.
 struct MeetingTerms {
     Store place;       ///< the ranks' own, or shared by many meetings: their keys begin with the name
     std::string name;  ///< tells meetings in one place apart; not empty

@@ -2,6 +2,7 @@
 #include "algorithm/plan.hpp"
 #include "api/arguments.hpp"
 #include "core/suggestion.hpp"
+#include "engine/call.hpp"
 
 #include <tutti/error.hpp>
 
@@ -25,21 +26,17 @@ Collective collective_of(std::string_view name) {
                                       fmt::join(names, ", "), did_you_mean(name, names)));
 }
 
-algorithm::Request request_of(Collective collective, std::uint64_t bytes, std::size_t ranks) {
-    const std::vector<std::uint64_t> blocks(ranks, bytes);
+algorithm::Request request_of(Collective collective, std::uint64_t bytes, int ranks) {
+    engine::CollectiveCall call{.collective = collective};
+    call.set_count(bytes);
     algorithm::Request request{.collective = collective};
+    engine::write_blocks(request, call, 0, ranks);
     const CollectiveTraits& traits = traits_of(collective);
-    if (traits.has_blocks()) {
-        request.counts = blocks;
-    } else if (traits.input == CollectiveTraits::Extent::whole) {
+    if (traits.input == CollectiveTraits::Extent::whole) {
         request.count = bytes;
         request.in_place = traits.combines && !traits.is_rooted();
-    } else if (traits.input == CollectiveTraits::Extent::exchanged) {
-        request.send_counts = request.receive_counts = blocks;
-        for (std::size_t i = 0; i < ranks; ++i) request.send_offsets.push_back(i * bytes);
-        request.receive_offsets = request.send_offsets;
-        request.largest_count = bytes;
     }
+    if (traits.input == CollectiveTraits::Extent::exchanged) request.largest_count = bytes;
     return request;
 }
 
@@ -49,7 +46,7 @@ double ProcessGroup::predicted_us(std::string_view name, std::uint64_t bytes) co
     if (!group_) throw InvalidArgument("ProcessGroup.predicted_us: an empty handle: expected a group");
     const algorithm::Layout& layout = group_->planner().layout();
     if (layout.size() == 1) return 0;
-    const algorithm::Request request = request_of(collective_of(name), bytes, static_cast<std::size_t>(layout.size()));
+    const algorithm::Request request = request_of(collective_of(name), bytes, layout.size());
     const std::string chosen = algorithm::choose(layout, request).algorithm;
     double quickest = -1;
     for (const auto& [algorithm, us] :

@@ -84,9 +84,9 @@ std::string source_of(const algorithm::Layout& layout) {
     return source;
 }
 
-// Of an all_to_all, whose ranks know their own blocks alone: what comes before its schedule. By the function that
-// decides when it is called.
-std::string path_of(const algorithm::Layout& layout, const algorithm::Request& request) {
+// Ranks of an all_to_all know their own blocks alone, so they try something before its schedule. The planner, which
+// decides about each call, says here what that is.
+std::string step_before(const algorithm::Layout& layout, const algorithm::Request& request) {
     if (request.collective != Collective::all_to_all || layout.size() == 1) return {};
     detail::Planner planner(layout, request.rank, request.rank_order);
     if (layout.one_host() && layout.shared_memory) planner.use_slots();
@@ -270,7 +270,7 @@ Command add_explain(CLI::App& app) {
         const std::string source = source_of(layout);
         algorithm::Request request = request_of(*a);
         if (!request.algorithm) request.algorithm = algorithm::parse_override(layout.tuning.named, request.collective);
-        print(algorithm::explain(layout, request, source) + path_of(layout, request));
+        print(algorithm::explain(layout, request, source) + step_before(layout, request));
         if (!a->save.empty()) save(algorithm::recipe_of(layout, request), a->save);
         return 0;
     };

@@ -1,6 +1,5 @@
 #include "group/collectives.hpp"
 
-#include "algorithm/select.hpp"
 #include "group/channel.hpp"
 #include "group/foreign_transport.hpp"
 #include "group/recording.hpp"

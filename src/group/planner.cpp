@@ -54,7 +54,7 @@ bool Planner::blocks_fit(const engine::CollectiveCall& call) const noexcept {
     return is_short(call.collective, std::min(longest, schedule::longest_in_slot(call.collective, layout_.size())));
 }
 
-Path Planner::path_by_messages(const engine::CollectiveCall& call) noexcept {
+Path Planner::path_by_messages(const engine::CollectiveCall& call) {
     const auto& name = named(call.collective);
     if (call.collective == Collective::all_to_all) {
         if (layout_.size() < 4 || (uses_slots_ && name != "bruck")) return Path::schedule;

@@ -1,8 +1,8 @@
 // Planner: how a group moves the data of its collectives: by which path, by which algorithm, and by which schedule,
 // which it keeps for the next call of the same shape.
 //
-// Threads: one at a time (the world's lock), but layout(), named(), path() and fits_in_slots(), whose answers change
-// only while no collective is under way.
+// Threads: one at a time (the world's lock), but layout(), named() and fits_in_slots(), whose answers change only
+// while no collective is under way.
 #pragma once
 
 #include "algorithm/plan.hpp"
@@ -50,12 +50,12 @@ class Planner {
     void use_library(bool ranks_share_memory);
 
     /// The path of a call: the one place that decides. Equal on all ranks, as it depends on nothing else.
-    Path path(const engine::CollectiveCall& call) noexcept {
+    Path path(const engine::CollectiveCall& call) {
         const bool in_slots = call.collective == Collective::all_to_all ? uses_slots_ : fits_in_slots(call);
         return in_slots ? Path::slots : path_by_messages(call);
     }
     /// The same for one that does not run in slots, or does not end there.
-    Path path_by_messages(const engine::CollectiveCall& call) noexcept;
+    Path path_by_messages(const engine::CollectiveCall& call);
     /// Whether this rank's part fits into its slot. Ranks may differ in that for an all_to_all.
     bool fits_in_slots(const engine::CollectiveCall& call) const noexcept {
         return call.collective == Collective::all_to_all ? blocks_fit(call)

@@ -1,6 +1,5 @@
 // SlotCollectives: the collectives of a group in slots (engine/slots), and what the group learns of a call on its way
-// there. A call may be in the hands of its caller (ShortCalls) or an
-// operation in the group's queue (Collectives).
+// there. A call may be in the hands of its caller (ShortCalls) or an operation in the group's queue (Collectives).
 //
 // Threads: one at a time (the world's lock).
 #pragma once

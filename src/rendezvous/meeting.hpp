@@ -29,7 +29,7 @@ struct MeetingProcess {
     std::string in_words{};  ///< "process 4711 on node07"
 };
 
-/// What has become of an attempt, for all of its ranks.
+/// How an attempt has ended; all of its ranks read it.
 struct MeetingOutcome {
     enum Kind { none, met, late, failed, ended, disagrees };
     int kind = none;
@@ -106,7 +106,7 @@ class Meeting {
     std::string own_;                 // this rank's card as it stands in the store
     std::string number_, id_;         // of the attempt; the beginning of its keys
     std::vector<std::string> cards_;  // rank 0: of those who have come
-    std::vector<int> missing_;        // rank 0: who has not come
+    std::vector<int> missing_;        // rank 0: the ranks that have not come
     std::string noted_;               // the attempt that this rank's note on the board is about; empty: none
     bool entered_ = false, settled_ = false;
     bool is_ending_ = false;  // what it still says to others must not hold it up
