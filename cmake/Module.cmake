@@ -96,7 +96,8 @@ endfunction()
 # threads carry the label `memory`: the target sanitizer_tests builds them, and `make test` runs them in the asan and
 # tsan builds too.
 set(TUTTI_MEMORY_TESTS core_test tensor_test object_test reduce_test quantize_test atb_test security_test store_test
-                       record_test rendezvous_test transport_test engine_test group_test capi_test conformance_threads)
+                       record_test rendezvous_test transport_test engine_test operation_test failure_test progress_test
+                       world_test group_test capi_test conformance_threads)
 if(TUTTI_SANITIZE STREQUAL "thread")  # no threads in these
   list(REMOVE_ITEM TUTTI_MEMORY_TESTS tensor_test object_test reduce_test quantize_test atb_test)
 endif()

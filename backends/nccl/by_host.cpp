@@ -111,7 +111,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
     };
     // The steps of a piece.
     enum class Stage { copied_in, at_work, copied_back };
-    struct Flight {
+    struct OperationsInFlight {
         std::shared_ptr<Job> job;
         Piece* piece = nullptr;
         bool is_last = false;
@@ -188,7 +188,9 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
         while (!jobs_.empty() && flights_.size() < pieces_at_once) {
             const std::shared_ptr<Job> job = at_ = jobs_.front();
             if (job->host_memory) {
-                if (std::ranges::any_of(flights_, [](const Flight& f) { return f.stage == Stage::copied_in; })) break;
+                if (std::ranges::any_of(flights_,
+                                        [](const OperationsInFlight& f) { return f.stage == Stage::copied_in; }))
+                    break;
                 jobs_.pop_front();
                 begin_in_place(job);
             } else {
@@ -204,12 +206,12 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
 
     void begin_piece(const std::shared_ptr<Job>& job) {
         Lines& lines = lines_of(*job->place);
-        Flight flight{.job = job, .piece = &job->pieces[job->begun++]};
+        OperationsInFlight flight{.job = job, .piece = &job->pieces[job->begun++]};
         flight.is_last = job->begun == job->pieces.size();
         flight.memory = lines.memory->take(flight.piece->bytes);
         flight.piece->place(flight.memory.data());
         // The flight is in the list before any copy, so that its memory survives a failure here.
-        Flight& listed = flights_.emplace_back(std::move(flight));
+        OperationsInFlight& listed = flights_.emplace_back(std::move(flight));
         const Driver& driver = *job->place->driver;
         for (const Piece::Copy& copy : listed.piece->in)
             driver.copy(listed.memory.data() + copy.at, copy.device, copy.bytes, lines.in.handle());
@@ -219,7 +221,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
     // Starts them in the order of the pieces, which is equal on all ranks.
     bool start_collectives() {
         bool moved = false;
-        for (Flight& flight : flights_) {
+        for (OperationsInFlight& flight : flights_) {
             if (flight.stage != Stage::copied_in) continue;
             at_ = flight.job;
             if (flight.copied && !reached(*flight.job, *flight.copied)) break;
@@ -234,7 +236,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
 
     bool copy_back() {
         bool moved = false;
-        for (Flight& flight : flights_) {
+        for (OperationsInFlight& flight : flights_) {
             if (flight.stage == Stage::copied_back) continue;
             at_ = flight.job;
             if (flight.stage == Stage::copied_in || !flight.work.is_completed()) break;
@@ -258,7 +260,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
     bool end_pieces() {
         bool moved = false;
         while (!flights_.empty()) {
-            Flight& flight = flights_.front();
+            OperationsInFlight& flight = flights_.front();
             if (flight.stage != Stage::copied_back) break;
             at_ = flight.job;
             if (flight.copied && !reached(*flight.job, *flight.copied)) break;
@@ -300,7 +302,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
         if (!jobs_.empty() && !jobs_.front()->may_begin && !jobs_.front()->host_memory &&
             flights_.size() < pieces_at_once)
             return true;
-        return std::ranges::any_of(flights_, [](const Flight& f) { return f.stage != Stage::at_work; });
+        return std::ranges::any_of(flights_, [](const OperationsInFlight& f) { return f.stage != Stage::at_work; });
     }
 
     void rest() {
@@ -360,7 +362,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
         if (is_busy) end_companion(error);
         const bool all_ended = wait_for_the_end(Clock::now() + time_to_settle);
         std::vector<std::shared_ptr<Job>> open, good;
-        for (Flight& flight : flights_) {
+        for (OperationsInFlight& flight : flights_) {
             if (all_ended)
                 lines_of(*flight.job->place).memory->give_back(std::move(flight.memory));
             else
@@ -408,9 +410,10 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
             }
         };
         for (;;) {
-            const bool over =
-                std::ranges::all_of(ends, [&](const auto& event) { return has_ended(*event); }) &&
-                std::ranges::all_of(flights_, [](const Flight& f) { return !f.work || f.work.is_completed(); });
+            const bool over = std::ranges::all_of(ends, [&](const auto& event) { return has_ended(*event); }) &&
+                              std::ranges::all_of(flights_, [](const OperationsInFlight& f) {
+                                  return !f.work || f.work.is_completed();
+                              });
             if (over) return true;
             if (Clock::now() > until) return false;
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -434,7 +437,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
 
     // The thread's alone.
     std::deque<std::shared_ptr<Job>> jobs_;  // the ones with a piece that is not in flight yet
-    std::deque<Flight> flights_;
+    std::deque<OperationsInFlight> flights_;
     std::shared_ptr<Job> at_;  // the job in work, which a failure belongs to
     std::map<const Place*, std::unique_ptr<Lines>> lines_;
     std::chrono::microseconds pause_ = shortest_pause;

@@ -1,8 +1,8 @@
 // Whether all ranks of a group ask for the same, when they make something together.
 #pragma once
 
-#include "group/fingerprint.hpp"
 #include "group/group.hpp"
+#include "operation/fingerprint.hpp"
 
 #include <array>
 #include <cstdint>

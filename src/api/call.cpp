@@ -2,7 +2,7 @@
 #include "api/call.hpp"
 
 #include "api/arguments.hpp"
-#include "group/fingerprint.hpp"
+#include "operation/fingerprint.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -4,7 +4,7 @@
 #include "api/coalescing_internal.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
-#include "group/fingerprint.hpp"
+#include "operation/fingerprint.hpp"
 #include "record/call_site.hpp"
 #include "record/source_lines.hpp"
 

@@ -6,8 +6,8 @@
 #include "api/call.hpp"
 #include "api/coalescing_internal.hpp"
 #include "api/host_bytes.hpp"
-#include "group/fingerprint.hpp"
 #include "object/codec.hpp"
+#include "operation/fingerprint.hpp"
 #include "record/public_call.hpp"
 
 #include <tutti/error.hpp>

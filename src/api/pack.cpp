@@ -1,6 +1,6 @@
 // One collective that does the work of several short ones: their tensors, one after the other, in a temporary.
 #include "api/coalescing_internal.hpp"
-#include "group/fingerprint.hpp"
+#include "operation/fingerprint.hpp"
 
 #include <algorithm>
 #include <cstring>

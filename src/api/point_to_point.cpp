@@ -3,7 +3,7 @@
 #include "api/call.hpp"
 #include "api/coalescing_internal.hpp"
 #include "core/per_thread.hpp"
-#include "group/fingerprint.hpp"
+#include "operation/fingerprint.hpp"
 #include "record/public_call.hpp"
 
 #include <tutti/error.hpp>

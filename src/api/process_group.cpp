@@ -5,9 +5,9 @@
 #include "core/env.hpp"
 #include "core/per_thread.hpp"
 #include "group/group.hpp"
-#include "group/worlds.hpp"
 #include "record/call_site.hpp"
 #include "rendezvous/rendezvous.hpp"
+#include "world/worlds.hpp"
 
 #include <tutti/distributed.hpp>
 #include <tutti/error.hpp>

@@ -3,7 +3,7 @@
 #include "api/coalescing_internal.hpp"
 #include "api/detail.hpp"
 #include "core/suggestion.hpp"
-#include "group/fingerprint.hpp"
+#include "operation/fingerprint.hpp"
 #include "record/public_call.hpp"
 
 #include <tutti/error.hpp>

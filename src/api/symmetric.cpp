@@ -1,7 +1,7 @@
 // empty_symmetric: agree on the size, make the memory on each host, agree that all ranks have it.
 #include "api/arguments.hpp"
 #include "api/call.hpp"
-#include "group/fingerprint.hpp"
+#include "operation/fingerprint.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/symmetric.hpp>

@@ -8,7 +8,7 @@
 #include "cli/manual/page.hpp"
 #include "command/requests.hpp"
 #include "core/env.hpp"
-#include "group/planner.hpp"
+#include "operation/planner.hpp"
 #include "transport/shm/arena.hpp"
 #include "transport/shm/peer_memory.hpp"
 #include "tune/tune.hpp"

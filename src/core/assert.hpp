@@ -12,8 +12,9 @@ namespace tutti {
 /// build compiles the condition without running it, so the condition must have no effect of its own. A mistake of the
 /// caller's or of a peer's is no assertion: it is an error with a sentence, in every build.
 #ifdef TUTTI_ASSERTIONS
-#define TUTTI_ASSERT(...) \
-  (static_cast<bool>(__VA_ARGS__) ? static_cast<void>(0) : ::tutti::fail_assertion(#__VA_ARGS__, __FILE__, __LINE__, __func__))
+#define TUTTI_ASSERT(...)                                  \
+    (static_cast<bool>(__VA_ARGS__) ? static_cast<void>(0) \
+                                    : ::tutti::fail_assertion(#__VA_ARGS__, __FILE__, __LINE__, __func__))
 #else
 #define TUTTI_ASSERT(...) static_cast<void>(sizeof(static_cast<bool>(__VA_ARGS__)))
 #endif

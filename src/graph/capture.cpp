@@ -3,7 +3,7 @@
 #include "graph/accesses.hpp"
 #include "graph/captured.hpp"
 #include "graph/value.hpp"
-#include "group/channel.hpp"
+#include "operation/channel.hpp"
 #include "record/call_site.hpp"
 #include "record/source_lines.hpp"
 #include "tensor/host_read.hpp"

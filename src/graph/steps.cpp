@@ -3,7 +3,7 @@
 #include "api/coalescing_internal.hpp"
 #include "graph/accesses.hpp"
 #include "graph/value.hpp"
-#include "group/fingerprint.hpp"
+#include "operation/fingerprint.hpp"
 #include "record/call_site.hpp"
 
 #include <tutti/error.hpp>

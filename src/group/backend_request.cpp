@@ -1,6 +1,6 @@
 #include "group/backend_request.hpp"
 
-#include "group/channel.hpp"
+#include "operation/channel.hpp"
 
 namespace tutti::detail {
 namespace {

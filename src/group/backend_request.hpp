@@ -1,8 +1,8 @@
 // An operation of a group as another library sees it.
 #pragma once
 
-#include "group/operation.hpp"
-#include "group/ranks.hpp"
+#include "operation/operation.hpp"
+#include "operation/ranks.hpp"
 
 #include <tutti/backend.hpp>
 #include <tutti/process_group.hpp>

@@ -1,8 +1,8 @@
 #include "group/collectives.hpp"
 
-#include "group/channel.hpp"
 #include "group/foreign_transport.hpp"
-#include "group/recording.hpp"
+#include "operation/channel.hpp"
+#include "operation/recording.hpp"
 
 #include <tutti/error.hpp>
 
@@ -18,22 +18,22 @@ Collectives::Collectives(const Parts& parts)
       planner_(parts.planner),
       memory_(parts.memory),
       recorder_(parts.recorder),
-      inquest_(parts.inquest),
+      inquiry_(parts.inquiry),
       flight_(parts.flight),
       verdicts_(parts.verdicts),
       groups_(parts.groups),
-      means_(parts.means),
+      policies_(parts.policies),
       shares_memory_(
           std::ranges::all_of(ranks_.all(), [&](int rank) { return parts.neighbours.share_memory_with(rank); })),
       agreement_(memory_.arena(), memory_.own_local(), memory_.ranks_here()),
       in_slots_({.ranks = ranks_,
                  .memory = memory_,
                  .recorder = recorder_,
-                 .inquest = inquest_,
+                 .inquiry = inquiry_,
                  .flight = flight_,
                  .agreement = agreement_,
-                 .copy = means_.small_copy}),
-      relay_(ranks_.rank(), ranks_.size()) {
+                 .copy = policies_.small_copy}),
+      bruck_(ranks_.rank(), ranks_.size()) {
     if (memory_.is_of_all()) planner_.use_slots();
     context_.mailbox = &flight_.mailboxes().own();
     context_.rank = ranks_.rank();
@@ -43,8 +43,8 @@ Collectives::Collectives(const Parts& parts)
     context_.local_rank = memory_.own_local();
     context_.arena = memory_.arena();
     context_.symmetric = memory_.symmetric();
-    context_.staging_copy = &means_.staging_copy;
-    context_.huge_pages = &means_.huge_pages;
+    context_.staging_copy = &policies_.staging_copy;
+    context_.huge_pages = &policies_.huge_pages;
     if (memory_.arena() != nullptr && planner_.layout().pulls)
         context_.memory = [neighbours = &parts.neighbours](int rank) { return neighbours->memory_of(rank); };
 }
@@ -80,7 +80,7 @@ bool Collectives::progress() {
         if (turn != Turn::further) return moved || turn == Turn::moved;
         moved = true;
         if (operation->run.state != OperationState::over) continue;
-        suffer(*operation, true, true);
+        inject_fault(*operation, true, true);
         queue_.pop();
         complete(operation, operation->run.failed);
     }
@@ -112,11 +112,11 @@ Collectives::Turn Collectives::take_turn(Operation& operation) {
 
 Collectives::Turn Collectives::run(Operation& operation) {
     const bool ran = flight_.run(*operation.run.execution);
-    suffer(operation, ran, false);
+    inject_fault(operation, ran, false);
     if (failed()) return Turn::further;
     if (const auto& other = operation.run.execution->mismatch()) {
         const auto [peer, theirs] = *other;
-        inquest_.mismatch(peer, operation.run.sequence, theirs, operation.call.fingerprint);
+        inquiry_.mismatch(peer, operation.run.sequence, theirs, operation.call.fingerprint);
     }
     if (failed()) return Turn::further;
     if (!operation.run.execution->done()) return ran ? Turn::moved : Turn::stuck;
@@ -144,12 +144,12 @@ void Collectives::start(Operation& operation) {
     agreement_.remember(operation.run.sequence, operation.call.fingerprint);
     recorder_.start(operation.run.ticket);
     if (operation.path == Path::slots) {
-        suffer(operation, false, true);  // in its one turn, before the others have this rank's part
+        inject_fault(operation, false, true);  // in its one turn, before the others have this rank's part
         operation.run.slot_state = in_slots_.begin(operation.call);
         operation.move_to(OperationState::in_slots);
     } else {
         begin_schedule(operation);
-        suffer(operation, false, false);
+        inject_fault(operation, false, false);
     }
 }
 
@@ -168,7 +168,7 @@ void Collectives::begin_schedule(Operation& operation) {
     flight_.mailboxes().heed();
     if (failed()) return;
     const bool has_begun = operation.path == Path::library ? begin_before_library(operation)
-                           : operation.path == Path::relay ? begin_relay(operation)
+                           : operation.path == Path::relay ? begin_bruck(operation)
                                                            : false;
     if (!has_begun) execute(operation);
 }
@@ -192,10 +192,10 @@ void Collectives::begin_in_library(Operation& operation) {
     }
 }
 
-bool Collectives::begin_relay(Operation& operation) {
-    const auto room = relay_.room_for(operation.call.dtype, planner_.largest_relayed());
+bool Collectives::begin_bruck(Operation& operation) {
+    const auto room = bruck_.room_for(operation.call.dtype, planner_.largest_relayed());
     if (!room) return false;
-    const Relay::Pass pass = relay_.begin(operation.call, operation.run.channel, *room);
+    const BruckExchange::Pass pass = bruck_.begin(operation.call, operation.run.channel, *room);
     operation.run.execution = std::make_unique<engine::Execution>(planner_.plan(pass.request), pass.operands, context_);
     operation.move_to(OperationState::relayed);
     return true;
@@ -203,9 +203,9 @@ bool Collectives::begin_relay(Operation& operation) {
 
 // Goes on with a schedule where some rank's blocks did not fit into its slots.
 void Collectives::end_relay(Operation& operation) {
-    const Relay::Outcome outcome = relay_.end(operation.call);
+    const BruckExchange::Outcome outcome = bruck_.end(operation.call);
     if (const auto& found = outcome.difference)
-        inquest_.mismatch_of_blocks(found->peer, operation.run.sequence, operation.call.fingerprint, found->theirs,
+        inquiry_.mismatch_of_blocks(found->peer, operation.run.sequence, operation.call.fingerprint, found->theirs,
                                     found->mine);
     else if (outcome.fitted)
         operation.move_to(OperationState::over);
@@ -236,9 +236,9 @@ void Collectives::complete(const std::shared_ptr<Operation>& operation, const st
     flight_.complete(operation, error);
 }
 
-void Collectives::suffer(Operation& operation, bool moved, bool ends) {
+void Collectives::inject_fault(Operation& operation, bool moved, bool ends) {
     if (operation.run.fault)
-        means_.faults->turn(*operation.run.fault, moved, ends, flight_.links(), inquest_.title_of(operation));
+        policies_.faults->turn(*operation.run.fault, moved, ends, flight_.links(), inquiry_.title_of(operation));
 }
 
 // ---- Checks
@@ -284,7 +284,7 @@ void Collectives::record_waits(Instant since, Instant now) {
 
 void Collectives::check_front(Instant now) {
     const std::shared_ptr<Operation> operation = front();
-    if (operation->deadline.expired(now)) return inquest_.time_out(*operation, waits_for(*operation));
+    if (operation->deadline.expired(now)) return inquiry_.time_out(*operation, waits_for(*operation));
     if (memory_.arena() != nullptr) check_records(operation->run.sequence);
     if (failed() || now < next_probe_) return;
     next_probe_ = now + std::chrono::milliseconds(200);
@@ -307,7 +307,7 @@ void Collectives::probe(const Operation& operation) {
         if (flight_.progress()) next_probe_ = {};
         if (failed() || front().get() != &operation || next_probe_ == Instant{}) return;
         if (const int peer = gone(); peer >= 0)
-            return inquest_.give_up(peer, verdicts_.gone(ranks_.global(peer), transport_));
+            return inquiry_.give_up(peer, verdicts_.gone(ranks_.global(peer), transport_));
     }
     // For ranks that share memory, records tell it (check_records), but not which blocks they exchange.
     const bool is_opaque = operation.run.execution && operation.run.execution->is_opaque();
@@ -325,7 +325,7 @@ bool Collectives::has_left(int peer) const {
 }
 
 void Collectives::check_records(std::uint64_t sequence) {
-    if (const auto found = agreement_.disagreement_at(sequence)) inquest_.disagreement(*found);
+    if (const auto found = agreement_.disagreement_at(sequence)) inquiry_.disagreement(*found);
 }
 
 std::vector<int> Collectives::others() const {

@@ -3,24 +3,24 @@
 //
 // Each has a state (OperationState). Where all ranks share memory and little is to be moved it runs in slots
 // (SlotCollectives), else by a schedule (engine/execution); short blocks of an all_to_all may be passed on first
-// (Relay).
+// (BruckExchange).
 //
 // Threads: one at a time (the world's lock).
 #pragma once
 
 #include "core/queue.hpp"
-#include "group/agreement.hpp"
-#include "group/flight.hpp"
+#include "failure/failure_inquiry.hpp"
+#include "group/bruck_exchange.hpp"
 #include "group/group_memory.hpp"
-#include "group/host_means.hpp"
-#include "group/inquest.hpp"
 #include "group/library_collective.hpp"
-#include "group/member.hpp"
-#include "group/operation.hpp"
-#include "group/planner.hpp"
-#include "group/ranks.hpp"
-#include "group/relay.hpp"
 #include "group/slot_collectives.hpp"
+#include "operation/agreement.hpp"
+#include "operation/member.hpp"
+#include "operation/operation.hpp"
+#include "operation/planner.hpp"
+#include "operation/ranks.hpp"
+#include "progress/operations_in_flight.hpp"
+#include "world/local_policies.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -40,11 +40,11 @@ class Collectives final : public IssuedCollectives {
         Planner& planner;
         const GroupMemory& memory;
         record::Recorder& recorder;
-        Inquest& inquest;
-        Flight& flight;
+        FailureInquiry& inquiry;
+        OperationsInFlight& flight;
         const Verdicts& verdicts;
         const GroupTable& groups;
-        HostMeans& means;
+        LocalPolicies& policies;
         transport::Neighbours& neighbours;
     };
     explicit Collectives(const Parts& parts);
@@ -62,7 +62,7 @@ class Collectives final : public IssuedCollectives {
     /// Ranks whose part of it has not come yet.
     std::vector<int> waits_for(const Operation& operation) const;
     void record_waits(Instant since, Instant now) override;
-    Inquest& inquest() noexcept override { return inquest_; }
+    FailureInquiry& inquiry() noexcept override { return inquiry_; }
     /// Those that run in slots.
     SlotCollectives& in_slots() noexcept { return in_slots_; }
     /// Their messages: the world's, unless another transport carries them.
@@ -95,12 +95,12 @@ class Collectives final : public IssuedCollectives {
     void begin_schedule(Operation& operation);
     bool begin_before_library(Operation& operation);
     void begin_in_library(Operation& operation);
-    bool begin_relay(Operation& operation);
+    bool begin_bruck(Operation& operation);
     void end_relay(Operation& operation);
     void execute(Operation& operation);
     void complete(const std::shared_ptr<Operation>& operation, const std::exception_ptr& error);
     /// The fault that TUTTI_FAULTS asks for in it, when its time has come.
-    void suffer(Operation& operation, bool moved, bool ends);
+    void inject_fault(Operation& operation, bool moved, bool ends);
     void probe(const Operation& operation);
     void add_waits(const Operation& operation, std::vector<int>& ranks) const;
     bool has_left(int peer) const;
@@ -112,11 +112,11 @@ class Collectives final : public IssuedCollectives {
     Planner& planner_;
     const GroupMemory& memory_;
     record::Recorder& recorder_;
-    Inquest& inquest_;
-    Flight& flight_;
+    FailureInquiry& inquiry_;
+    OperationsInFlight& flight_;
     const Verdicts& verdicts_;
     const GroupTable& groups_;
-    HostMeans& means_;
+    LocalPolicies& policies_;
     const bool shares_memory_;  // with all ranks of the group, whatever carries its bytes
     ForeignTransport* transport_ = nullptr;
     std::optional<LibraryAgreement> before_library_;  // where a transport of others carries the bytes
@@ -127,7 +127,7 @@ class Collectives final : public IssuedCollectives {
     SlotCollectives in_slots_;
     Instant next_probe_{};
     std::vector<int> waited_for_;  // of one look
-    Relay relay_;
+    BruckExchange bruck_;
 };
 
 }  // namespace tutti::detail

@@ -111,7 +111,7 @@ TEST_F(CollectivesOfTwo, fail_by_what_shows_when_their_own_part_is_over) {
     const auto operation = first_.all_reduce(values);
     operation->move_to(OperationState::over);
     {
-        const Flight::Guard guard(first_.flight);
+        const OperationsInFlight::Guard guard(first_.flight);
         first_.flight.fail(std::make_exception_ptr(CollectiveMismatch("they meant something else", {})));
     }
     ASSERT_TRUE(operation->done());
@@ -164,8 +164,8 @@ TEST_F(CollectivesOfTwo, of_two_groups_may_end_while_one_of_them_is_looked_after
     GroupMemory first_memory{first_.all, {0, 0}, 0, elsewhere, first_.neighbours, first_.flight.mutex()};
     GroupMemory second_memory{second_.all, {0, 0}, 0, elsewhere, second_.neighbours, second_.flight.mutex()};
     const auto group = [&](std::uint32_t index, RankInThread& rank, Planner& planner, const GroupMemory& memory) {
-        return Collectives({index, rank.all, planner, memory, rank.recorder, rank.inquest, rank.flight, rank.verdicts,
-                            rank.groups, rank.means, rank.neighbours});
+        return Collectives({index, rank.all, planner, memory, rank.recorder, rank.inquiry, rank.flight, rank.verdicts,
+                            rank.groups, rank.policies, rank.neighbours});
     };
     Collectives a_here = group(1, first_, first_planner, first_memory),
                 b_here = group(2, first_, first_planner, first_memory);

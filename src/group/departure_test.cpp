@@ -1,5 +1,5 @@
 // A rank that leaves alone: nobody has to be waited for.
-#include "group/departure.hpp"
+#include "world/departure.hpp"
 
 #include "group/group_of_one.hpp"
 
@@ -15,11 +15,11 @@ namespace {
 class DepartureOfOne : public testing::Test {
  protected:
     bool has_left() {
-        const Flight::Guard guard(alone_.flight);
+        const OperationsInFlight::Guard guard(alone_.flight);
         return departure_.has_left();
     }
     std::shared_ptr<Operation> post(bool is_receive) {
-        const Flight::Guard guard(alone_.flight);
+        const OperationsInFlight::Guard guard(alone_.flight);
         auto message = alone_.message(is_receive, 1);
         alone_.flight.post(message);
         return message;
@@ -43,7 +43,7 @@ TEST_F(DepartureOfOne, from_a_group_leaves_the_world_as_it_is) {
     ASSERT_TRUE(send->done());
     EXPECT_THROW(std::rethrow_exception(send->error()), PeerLost);
     EXPECT_FALSE(has_left());
-    const Flight::Guard guard(alone_.flight);
+    const OperationsInFlight::Guard guard(alone_.flight);
     EXPECT_FALSE(alone_.flight.failure());
 }
 

@@ -55,7 +55,7 @@ void ForeignBackends::forget() noexcept {
 
 void ForeignBackends::close() {
     std::unique_ptr<transport::Streams> streams;  // they end without the lock
-    const Flight::Guard guard(group_.world().flight());
+    const OperationsInFlight::Guard guard(group_.world().flight());
     if (transport_) streams = transport_->close();
 }
 
@@ -93,8 +93,8 @@ void ForeignBackends::make(const SubgroupSpec& spec) {
         std::shared_ptr<CustomBackend> made;
         if (CustomBackend* whole = spec.parent ? spec.parent->backends().splittable(name) : nullptr)
             made = whole->split(&options, options_);
-        if (CustomBackend* before = spec.remains.of ? spec.remains.of->backends().of_name(name) : nullptr)
-            made = before->shrink(options, spec.remains.left_out, options_);
+        if (CustomBackend* before = spec.predecessor.of ? spec.predecessor.of->backends().of_name(name) : nullptr)
+            made = before->shrink(options, spec.predecessor.left_out, options_);
         made_[device] = made ? made : backend::make(name, options, options_);
     }
 }
@@ -153,7 +153,7 @@ bool ForeignBackends::submit(const std::shared_ptr<Operation>& operation) {
 void ForeignBackends::hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& operation) {
     const std::lock_guard order(order_);
     {
-        const Flight::Guard guard(group_.world().flight());
+        const OperationsInFlight::Guard guard(group_.world().flight());
         group_.begin(operation);
         operation->handed_over.request =
             std::make_unique<BackendRequest>(request_of(*operation, group_.ranks(), group_.determinism()));
@@ -168,13 +168,13 @@ void ForeignBackends::hand_over(CustomBackend& backend, const std::shared_ptr<Op
 
 void ForeignBackends::note_enqueued(const std::shared_ptr<Operation>& operation, int source) {
     if (!operation->is_receive || source < 0) return;
-    const Flight::Guard guard(group_.world().flight());
+    const OperationsInFlight::Guard guard(group_.world().flight());
     operation->transfer.peer = group_.ranks().global(source);
 }
 
 void ForeignBackends::take_back(const std::shared_ptr<Operation>& operation, int source,
                                 const std::exception_ptr& error) {
-    const Flight::Guard guard(group_.world().flight());
+    const OperationsInFlight::Guard guard(group_.world().flight());
     if (!operation->handed_over.place) return;  // it is over already
     handed_over_.erase(*operation->handed_over.place);
     operation->handed_over.place.reset();
@@ -211,7 +211,7 @@ void ForeignBackends::wait_for(Operation& operation, const Deadline& deadline, U
         }
         std::exception_ptr failure;
         {
-            const Flight::Guard guard(group_.world().flight());
+            const OperationsInFlight::Guard guard(group_.world().flight());
             group_.world().flight().progress();  // hears of ranks that have died
             failure = group_.world().flight().failure();
         }
@@ -221,16 +221,16 @@ void ForeignBackends::wait_for(Operation& operation, const Deadline& deadline, U
                           ErrorCode::interrupted);
         }
         if (!failure && operation.deadline.expired(Clock::now() - late)) {
-            const Flight::Guard guard(group_.world().flight());
-            group_.inquest().time_out(operation, group_.inquest().peer_of(operation));
+            const OperationsInFlight::Guard guard(group_.world().flight());
+            group_.inquiry().time_out(operation, group_.inquiry().peer_of(operation));
             failure = group_.world().flight().failure();
         }
         if (failure) return end(failure);
         if (deadline.expired()) {
             if (operation.done()) return;
             throw Timeout(
-                fmt::format("{}: wait timed out; the operation goes on", group_.inquest().title_of(operation)),
-                group_.inquest().context_of(operation));
+                fmt::format("{}: wait timed out; the operation goes on", group_.inquiry().title_of(operation)),
+                group_.inquiry().context_of(operation));
         }
     }
 }
@@ -239,13 +239,13 @@ void ForeignBackends::wait_for(Operation& operation, const Deadline& deadline, U
 void ForeignBackends::end(const std::exception_ptr& failure) {
     std::list<std::shared_ptr<Operation>> open;
     {
-        const Flight::Guard guard(group_.world().flight());
+        const OperationsInFlight::Guard guard(group_.world().flight());
         open = std::exchange(handed_over_, {});
         for (const auto& operation : open) operation->handed_over.place.reset();
     }
     // Backends may tell the other ranks before the world does.
     abort(fmt::format("group \"{}\" has failed: {}", group_.name(), text_of(failure)));
-    const Flight::Guard guard(group_.world().flight());
+    const OperationsInFlight::Guard guard(group_.world().flight());
     for (const auto& operation : open) group_.end(operation, failure);
 }
 

@@ -6,7 +6,7 @@
 
 #include "backend/registry.hpp"
 #include "group/foreign_transport.hpp"
-#include "group/operation.hpp"
+#include "operation/operation.hpp"
 
 #include <tutti/backend.hpp>
 

@@ -1,10 +1,10 @@
 #include "group/foreign_transport.hpp"
 
 #include "core/log.hpp"
+#include "failure/health.hpp"
 #include "group/backend_request.hpp"
-#include "group/group_table.hpp"
-#include "group/health.hpp"
 #include "group/library_collective.hpp"
+#include "operation/group_table.hpp"
 
 #include <tutti/error.hpp>
 

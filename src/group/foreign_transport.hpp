@@ -5,7 +5,8 @@
 #pragma once
 
 #include "engine/running.hpp"
-#include "group/ranks.hpp"
+#include "operation/member.hpp"
+#include "operation/ranks.hpp"
 #include "transport/mailbox.hpp"
 
 #include <tutti/process_group.hpp>
@@ -21,7 +22,7 @@ class GroupTable;
 class Health;
 class Operation;
 
-class ForeignTransport {
+class ForeignTransport final : public ForeignStreams {
  public:
     /// Of a group, and of its world. They must outlive it.
     struct Parts {
@@ -34,13 +35,12 @@ class ForeignTransport {
     };
     ForeignTransport(const Parts& parts, std::unique_ptr<transport::Streams> streams);
     /// Says on its streams that nothing more comes, where that can be said at once and the world has not failed.
-    ~ForeignTransport();
+    ~ForeignTransport() override;
     ForeignTransport(const ForeignTransport&) = delete;
     ForeignTransport& operator=(const ForeignTransport&) = delete;
 
-    transport::Mailbox& mailbox() noexcept { return mailbox_; }
-    /// Whether bytes have gone to a rank of the world or come from it, or may have.
-    bool is_connected(int peer) { return streams_.existing(peer) != nullptr; }
+    transport::Mailbox& mailbox() noexcept override { return mailbox_; }
+    bool is_connected(int peer) override { return streams_.existing(peer) != nullptr; }
     /// Whether the transport's library carries out that collective of the group.
     bool offers(const Operation& operation);
     /// Begins one that it offers. All ranks have come to it, and mean the same.

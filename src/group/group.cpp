@@ -1,8 +1,8 @@
 // Making and leaving a group, issuing operations, and their names.
 #include "group/group.hpp"
 
-#include "group/fingerprint.hpp"
-#include "group/recording.hpp"
+#include "operation/fingerprint.hpp"
+#include "operation/recording.hpp"
 
 #include <tutti/error.hpp>
 
@@ -48,7 +48,7 @@ std::shared_ptr<Group> Group::of_all(const ProcessGroupOptions& options, Coming 
                                .backends = std::move(backends),
                                .pg_options = options.pg_options,
                                .device = options.device_id,
-                               .remains = std::move(coming.remains)});
+                               .predecessor = std::move(coming.predecessor)});
     } catch (const std::exception& error) {  // the others are on their way, and wait for this rank
         if (world)
             world->verdicts().tell_of_failed_join(error);
@@ -74,7 +74,7 @@ Group::Group(std::shared_ptr<World> world, SubgroupSpec spec)
       planner_(apart_if_carried(layout_of(*world_, ranks_), spec.backends), ranks_.rank(),
                determinism() == Determinism::layout_invariant),
       recorder_(name_, rank(), size(), &group::Fingerprint::describe, ranks_.in_world()),
-      inquest_(name_, index_, ranks_, recorder_, PrefixStore(verdict_prefix(*world_, index_), world_->setup().store),
+      inquiry_(name_, index_, ranks_, recorder_, PrefixStore(verdict_prefix(*world_, index_), world_->setup().store),
                world_->verdicts()),
       memory_(ranks_, planner_.layout().host_of, spec.place.offset, spec.backends, world_->neighbours(),
               world_->flight().mutex()),
@@ -83,18 +83,18 @@ Group::Group(std::shared_ptr<World> world, SubgroupSpec spec)
                     .planner = planner_,
                     .memory = memory_,
                     .recorder = recorder_,
-                    .inquest = inquest_,
+                    .inquiry = inquiry_,
                     .flight = world_->flight(),
                     .verdicts = world_->verdicts(),
                     .groups = world_->groups(),
-                    .means = world_->means(),
+                    .policies = world_->policies(),
                     .neighbours = world_->neighbours()}),
       short_calls_({.ranks = ranks_,
                     .collectives = collectives_,
                     .recorder = recorder_,
                     .flight = world_->flight(),
                     .driver = world_->driver(),
-                    .means = world_->means(),
+                    .policies = world_->policies(),
                     .neighbours = world_->neighbours(),
                     .wait_for_call = [world = world_.get()](Operation& call) { world->wait_for_call(call); }}) {
     // Equal on the ranks of this group alone.
@@ -146,9 +146,9 @@ void Group::choose_way(Operation& operation) {
 }
 
 void Group::begin(const std::shared_ptr<Operation>& operation) {
-    if (const auto& failure = world_->flight().failure()) inquest_.refuse(operation->name, failure);
+    if (const auto& failure = world_->flight().failure()) inquiry_.refuse(operation->name, failure);
     if (left_) {
-        inquest_.refuse(operation->name,
+        inquiry_.refuse(operation->name,
                         std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was destroyed", name_))));
     }
     operation->run.started = Clock::now();
@@ -156,7 +156,7 @@ void Group::begin(const std::shared_ptr<Operation>& operation) {
     operation->group = shared_from_this();
     if (operation->is_collective) operation->run.sequence = collectives_.next_number();
     operation->run.ticket = recording::begin(recorder_, ranks_, *operation);
-    if (Faults* const faults = world_->means().faults.get()) operation->run.fault = faults->begin(operation->name);
+    if (Faults* const faults = world_->policies().faults.get()) operation->run.fault = faults->begin(operation->name);
 }
 
 void Group::end(const std::shared_ptr<Operation>& operation, const std::exception_ptr& error) {
@@ -168,7 +168,7 @@ void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronou
     if (operation->begin) operation->begin();
     if (backends_->submit(operation)) return;
     {
-        const Flight::Guard guard(world_->flight());
+        const OperationsInFlight::Guard guard(world_->flight());
         if (!operation->is_collective && !operation->is_receive)
             world_->flight().hear();  // a message that is sent at once succeeds, even if a failure follows
         begin(operation);
@@ -176,8 +176,8 @@ void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronou
             collectives_.push(operation);
         } else {
             if (operation->run.fault)
-                world_->means().faults->turn(*operation->run.fault, false, true, world_->links(),
-                                             inquest_.title_of(*operation));
+                world_->policies().faults->turn(*operation->run.fault, false, true, world_->links(),
+                                                inquiry_.title_of(*operation));
             world_->flight().post(operation);
         }
         world_->flight().progress();
@@ -203,7 +203,7 @@ void Group::leave() {
     }
     backends_->leave();
     {
-        const Flight::Guard guard(world_->flight());
+        const OperationsInFlight::Guard guard(world_->flight());
         if (std::exchange(left_, true)) return;
         short_calls_.close();
     }

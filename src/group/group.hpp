@@ -7,16 +7,16 @@
 #pragma once
 
 #include "backend/registry.hpp"
+#include "failure/failure_inquiry.hpp"
 #include "group/collectives.hpp"
 #include "group/foreign_backends.hpp"
 #include "group/group_memory.hpp"
-#include "group/inquest.hpp"
-#include "group/operation.hpp"
-#include "group/planner.hpp"
-#include "group/ranks.hpp"
 #include "group/short_calls.hpp"
-#include "group/world.hpp"
+#include "operation/operation.hpp"
+#include "operation/planner.hpp"
+#include "operation/ranks.hpp"
 #include "record/recorder.hpp"
+#include "world/world.hpp"
 
 #include <tutti/process_group.hpp>
 
@@ -27,7 +27,7 @@
 namespace tutti::detail {
 
 /// The rest of another group, which has ended.
-struct Remains {
+struct PredecessorGroup {
     std::shared_ptr<const Group> of{};
     std::vector<int> left_out{};  ///< ranks of that one, ascending
 };
@@ -37,7 +37,7 @@ struct Coming {
     rendezvous::Attempt::Worlds worlds_in_store = rendezvous::Attempt::Worlds::many;
     std::optional<Deadline> deadline{};
     std::string description{};
-    Remains remains{};
+    PredecessorGroup predecessor{};
     std::string terms{};  ///< in words: equal on all ranks, or no world comes about
 };
 
@@ -51,7 +51,7 @@ struct SubgroupSpec {
     std::any pg_options{};
     std::optional<Device> device{};         ///< that this process is bound to
     std::shared_ptr<const Group> parent{};  ///< all of its ranks make this one together
-    Remains remains{};
+    PredecessorGroup predecessor{};
 };
 
 class Group final : public Member, public std::enable_shared_from_this<Group> {
@@ -69,7 +69,7 @@ class Group final : public Member, public std::enable_shared_from_this<Group> {
     int rank() const noexcept { return ranks_.rank(); }
     int size() const noexcept { return ranks_.size(); }
     record::Recorder& recorder() noexcept override { return recorder_; }
-    Inquest& inquest() noexcept override { return inquest_; }
+    FailureInquiry& inquiry() noexcept override { return inquiry_; }
     const std::string& name() const noexcept override { return name_; }
     const std::string& description() const noexcept { return description_; }
     Determinism determinism() const noexcept { return world_->setup().determinism; }
@@ -139,7 +139,7 @@ class Group final : public Member, public std::enable_shared_from_this<Group> {
     std::atomic<std::chrono::milliseconds> timeout_;
     Planner planner_;
     record::Recorder recorder_;
-    Inquest inquest_;
+    FailureInquiry inquiry_;
     GroupMemory memory_;
     Collectives collectives_;
     ShortCalls short_calls_;

@@ -8,7 +8,7 @@
 #include "backend/registry.hpp"
 #include "core/biased_mutex.hpp"
 #include "core/unique_fd.hpp"
-#include "group/ranks.hpp"
+#include "operation/ranks.hpp"
 #include "transport/shm/arena.hpp"
 #include "transport/shm/neighbours.hpp"
 #include "transport/shm/symmetric.hpp"

@@ -1,8 +1,8 @@
 // For tests: a group whose only rank is this process, and messages that it posts to itself when the test says so.
 #pragma once
 
-#include "group/fingerprint.hpp"
 #include "group/group.hpp"
+#include "operation/fingerprint.hpp"
 
 #include <tutti/store.hpp>
 
@@ -41,7 +41,7 @@ struct GroupOfOne {
 
     std::array<std::byte, 2> from{std::byte{7}, std::byte{8}}, to{};
     std::shared_ptr<Group> group = Group::of_all({.store = HashStore(), .rank = 0, .world_size = 1});
-    Flight& flight = group->world().flight();
+    OperationsInFlight& flight = group->world().flight();
 };
 
 }  // namespace tutti::detail::test

@@ -1,5 +1,5 @@
 // Two mailboxes of one rank, which sends messages to itself by either.
-#include "group/mailboxes.hpp"
+#include "progress/mailboxes.hpp"
 
 #include "group/group_of_one.hpp"
 
@@ -33,7 +33,7 @@ class MailboxesOfOne : public testing::Test {
 };
 
 TEST_F(MailboxesOfOne, a_mismatch_in_any_of_them_fails_the_world) {
-    const Flight::Guard guard(alone_.flight);
+    const OperationsInFlight::Guard guard(alone_.flight);
     transport::Transfer receive = alone_.transfer(true, 1, 2), send = alone_.transfer(false, 1);
     other_->post_receive(receive);
     mailboxes_.heed();
@@ -45,7 +45,7 @@ TEST_F(MailboxesOfOne, a_mismatch_in_any_of_them_fails_the_world) {
 }
 
 TEST_F(MailboxesOfOne, messages_that_no_receive_has_met_are_recorded_as_long_as_they_are_here) {
-    const Flight::Guard guard(alone_.flight);
+    const OperationsInFlight::Guard guard(alone_.flight);
     const auto tags = [&] {
         mailboxes_.record_unmatched();
         std::vector<int> found;
@@ -66,7 +66,7 @@ TEST_F(MailboxesOfOne, messages_that_no_receive_has_met_are_recorded_as_long_as_
 }
 
 TEST_F(MailboxesOfOne, all_forget_their_messages_when_the_world_has_failed) {
-    const Flight::Guard guard(alone_.flight);
+    const OperationsInFlight::Guard guard(alone_.flight);
     transport::Transfer here = alone_.transfer(true, 1), there = alone_.transfer(true, 1);
     mailboxes_.own().post_receive(here);
     other_->post_receive(there);
@@ -76,7 +76,7 @@ TEST_F(MailboxesOfOne, all_forget_their_messages_when_the_world_has_failed) {
 }
 
 TEST_F(MailboxesOfOne, one_that_is_gone_is_moved_no_more) {
-    const Flight::Guard guard(alone_.flight);
+    const OperationsInFlight::Guard guard(alone_.flight);
     const std::weak_ptr<transport::Mailbox> gone = std::exchange(other_, nullptr);
     EXPECT_TRUE(gone.expired()) << "its group alone keeps it";
     EXPECT_FALSE(mailboxes_.progress());

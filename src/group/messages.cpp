@@ -1,6 +1,6 @@
 // Short messages between ranks of one host at once: no Operation, list, allocation or clock.
-#include "group/channel.hpp"
 #include "group/group.hpp"
+#include "operation/channel.hpp"
 
 namespace tutti::detail {
 

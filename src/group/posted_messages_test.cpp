@@ -1,5 +1,5 @@
 // Messages of a rank to itself, which end when the test says so.
-#include "group/posted_messages.hpp"
+#include "progress/posted_messages.hpp"
 
 #include "group/group_of_one.hpp"
 
@@ -34,7 +34,7 @@ class PostedMessagesOfOne : public testing::Test {
 };
 
 TEST_F(PostedMessagesOfOne, end_well_when_their_bytes_have_moved_and_not_before) {
-    const Flight::Guard guard(alone_.flight);
+    const OperationsInFlight::Guard guard(alone_.flight);
     const auto receive = add_and_post(true, 1), send = add_and_post(false, 1), other = add_and_post(true, 2);
     EXPECT_TRUE(posted_.end_done());
     ASSERT_TRUE(receive->done() && send->done());
@@ -47,7 +47,7 @@ TEST_F(PostedMessagesOfOne, end_well_when_their_bytes_have_moved_and_not_before)
 }
 
 TEST_F(PostedMessagesOfOne, keep_their_order_in_memory_that_is_used_again) {
-    const Flight::Guard guard(alone_.flight);
+    const OperationsInFlight::Guard guard(alone_.flight);
     for (int round = 0; round < 3; ++round) {
         const auto first = add(true, 1), second = add(true, 2);
         EXPECT_EQ(posted_.front(), first);
@@ -61,7 +61,7 @@ TEST_F(PostedMessagesOfOne, keep_their_order_in_memory_that_is_used_again) {
 }
 
 TEST_F(PostedMessagesOfOne, tell_the_first_deadline_and_who_has_missed_it) {
-    const Flight::Guard guard(alone_.flight);
+    const OperationsInFlight::Guard guard(alone_.flight);
     const Instant now = Clock::now();
     const auto patient = add(true, 1), hasty = add(true, 2);
     hasty->deadline = Deadline::at(now + std::chrono::seconds(1));
@@ -73,7 +73,7 @@ TEST_F(PostedMessagesOfOne, tell_the_first_deadline_and_who_has_missed_it) {
 }
 
 TEST_F(PostedMessagesOfOne, are_in_vain_when_their_receiver_has_refused_them) {
-    const Flight::Guard guard(alone_.flight);
+    const OperationsInFlight::Guard guard(alone_.flight);
     const auto send = add(false, 1), other = add(false, 2);
     send->transfer.peer = other->transfer.peer = 1;  // another rank
     send->transfer.refused = true;
@@ -82,7 +82,7 @@ TEST_F(PostedMessagesOfOne, are_in_vain_when_their_receiver_has_refused_them) {
 }
 
 TEST_F(PostedMessagesOfOne, that_nothing_has_met_end_when_their_rank_leaves) {
-    const Flight::Guard guard(alone_.flight);
+    const OperationsInFlight::Guard guard(alone_.flight);
     const auto receive = add_and_post(true, 1), send = add_and_post(false, 2);
     const test::GroupOfOne elsewhere;
     EXPECT_EQ(posted_.awaited_receivers(elsewhere.group.get()), std::vector<int>());
@@ -95,7 +95,7 @@ TEST_F(PostedMessagesOfOne, that_nothing_has_met_end_when_their_rank_leaves) {
 }
 
 TEST_F(PostedMessagesOfOne, all_end_with_the_error_of_their_world) {
-    const Flight::Guard guard(alone_.flight);
+    const OperationsInFlight::Guard guard(alone_.flight);
     const auto receive = add(true, 1), send = add(false, 2);
     posted_.drop(std::make_exception_ptr(std::runtime_error("it has failed")));
     ASSERT_TRUE(receive->done() && send->done());

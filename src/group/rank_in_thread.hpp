@@ -3,8 +3,8 @@
 #pragma once
 
 #include "group/collectives.hpp"
-#include "group/fingerprint.hpp"
-#include "group/world.hpp"
+#include "operation/fingerprint.hpp"
+#include "world/world.hpp"
 
 #include <chrono>
 #include <memory>
@@ -29,8 +29,8 @@ struct NoConnector final : transport::Connector {
 };
 
 /// Judges at once, and leaves everything to the rank that accuses.
-struct Judge final : Court {
-    explicit Judge(Flight& of) : flight(of) {}
+struct Judge final : WorldFailures {
+    explicit Judge(OperationsInFlight& of) : flight(of) {}
     bool accuse(const rendezvous::Verdict& accusation) override {
         accusations.push_back(accusation);
         return false;
@@ -44,7 +44,7 @@ struct Judge final : Court {
     std::vector<int> silent() const override { return {}; }
     void fail(const std::exception_ptr& error) override { flight.fail(error); }
     bool failing() const override { return flight.failing(); }
-    Flight& flight;
+    OperationsInFlight& flight;
     std::vector<rendezvous::Verdict> accusations;
 };
 
@@ -65,7 +65,7 @@ struct RankInThread {
                  .lanes = transport::Lanes::from_environment(),
                  .checksums = std::vector(two, transport::Checksums::off),
                  .patience = std::chrono::seconds(1),
-                 .short_copy = &means.small_copy},
+                 .short_copy = &policies.small_copy},
                 neighbours, connector),
           verdicts(rank, two, "test", groups, flight, no_membership),
           flight(groups, verdicts),
@@ -83,11 +83,11 @@ struct RankInThread {
                 .planner = planner,
                 .memory = memory,
                 .recorder = recorder,
-                .inquest = inquest,
+                .inquiry = inquiry,
                 .flight = flight,
                 .verdicts = verdicts,
                 .groups = groups,
-                .means = means,
+                .policies = policies,
                 .neighbours = neighbours};
     }
     // Issues an all_reduce in place of these values, and does not move.
@@ -97,7 +97,7 @@ struct RankInThread {
         operation->run.started = Clock::now();
         operation->deadline = Deadline::after(operation->timeout);
         operation->run.sequence = of.next_number();
-        const Flight::Guard guard(flight);
+        const OperationsInFlight::Guard guard(flight);
         of.push(operation);
         return operation;
     }
@@ -120,7 +120,7 @@ struct RankInThread {
     }
     void hear(rendezvous::VerdictKind kind) { verdicts.hear({kind, 1 - all.rank(), "the other has gone"}); }
 
-    HostMeans means;
+    LocalPolicies policies;
     transport::Neighbours neighbours;
     NoConnector connector;
     transport::Links links;
@@ -128,13 +128,13 @@ struct RankInThread {
     GroupTable groups{"test", store};
     std::unique_ptr<rendezvous::Membership> no_membership;
     Verdicts verdicts;
-    Flight flight;
+    OperationsInFlight flight;
     transport::Mailbox mailbox;
     Ranks all;
     Planner planner{layout_of_two(), all.rank(), false};
     record::Recorder recorder;
     Judge judge{flight};
-    Inquest inquest{"test", 0, all, recorder, store, judge};
+    FailureInquiry inquiry{"test", 0, all, recorder, store, judge};
     GroupMemory memory{all, {0, 0}, 0, {}, neighbours, flight.mutex()};
     std::optional<Collectives> collectives;
 };

@@ -2,7 +2,7 @@
 
 #include "engine/slots-inl.hpp"
 #include "group/collectives.hpp"
-#include "group/host_means.hpp"
+#include "world/local_policies.hpp"
 
 #include <tutti/error.hpp>
 
@@ -31,10 +31,10 @@ ShortCalls::ShortCalls(Parts parts)
       recorder_(parts.recorder),
       flight_(parts.flight),
       driver_(parts.driver),
-      means_(parts.means),
+      policies_(parts.policies),
       neighbours_(parts.neighbours),
       wait_for_call_(std::move(parts.wait_for_call)),
-      closed_(means_.faults != nullptr || parts.recorder.counts_operations()) {}
+      closed_(policies_.faults != nullptr || parts.recorder.counts_operations()) {}
 
 bool ShortCalls::run(const CollectiveCall& call, OperationMaker longer) {
     return engine::slots::by_collective(call.collective, [&]<Collective c> { return run_as<c>(call, longer); });
@@ -42,7 +42,7 @@ bool ShortCalls::run(const CollectiveCall& call, OperationMaker longer) {
 
 template <Collective c>
 bool ShortCalls::run_as(const CollectiveCall& call, OperationMaker longer) {
-    Flight& flight = flight_;  // the compiler could not know that they stay where they are
+    OperationsInFlight& flight = flight_;  // the compiler could not know that they stay where they are
     Collectives& collectives = collectives_;
     BiasedMutex::Entry entry(flight.mutex());
     if (!entry || !flight.quiet() || closed_) return false;
@@ -118,7 +118,7 @@ bool ShortCalls::yield_briefly(const CollectiveCall& call, SlotState& state, std
 
 // None of the ranks whose contributions are missing needs this CPU.
 bool ShortCalls::awaits_only_others_cpus(const CollectiveCall& call, const SlotState& state) {
-    CpuBalancer* const balancer = means_.cpu_balancer ? &*means_.cpu_balancer : nullptr;
+    CpuBalancer* const balancer = policies_.cpu_balancer ? &*policies_.cpu_balancer : nullptr;
     if (balancer == nullptr) return false;
     balancer->observe();
     if (!state.published) return false;  // it waits for room, which any rank may have to make

@@ -6,8 +6,8 @@
 
 #include "core/biased_mutex.hpp"
 #include "engine/slots.hpp"
-#include "group/operation.hpp"
-#include "group/ranks.hpp"
+#include "operation/operation.hpp"
+#include "operation/ranks.hpp"
 #include "record/recorder.hpp"
 
 #include <atomic>
@@ -23,8 +23,8 @@ namespace tutti::detail {
 
 class Collectives;
 class Driver;
-class Flight;
-struct HostMeans;
+class OperationsInFlight;
+struct LocalPolicies;
 
 class ShortCalls {
  public:
@@ -33,9 +33,9 @@ class ShortCalls {
         const Ranks& ranks;
         Collectives& collectives;
         record::Recorder& recorder;
-        Flight& flight;
+        OperationsInFlight& flight;
         Driver& driver;
-        HostMeans& means;
+        LocalPolicies& policies;
         const transport::Neighbours& neighbours;
         /// Waits for an operation, and throws its error (World::wait_for_call).
         std::function<void(Operation&)> wait_for_call;
@@ -64,9 +64,9 @@ class ShortCalls {
     const Ranks& ranks_;
     Collectives& collectives_;
     record::Recorder& recorder_;
-    Flight& flight_;
+    OperationsInFlight& flight_;
     Driver& driver_;
-    HostMeans& means_;
+    LocalPolicies& policies_;
     const transport::Neighbours& neighbours_;
     const std::function<void(Operation&)> wait_for_call_;
     bool closed_;  // where faults are asked for, or operations counted one by one, and after it has been left

@@ -56,7 +56,7 @@ class ShortCallsOfTwo : public testing::Test {
                        .recorder = first_.recorder,
                        .flight = first_.flight,
                        .driver = driver_,
-                       .means = first_.means,
+                       .policies = first_.policies,
                        .neighbours = first_.neighbours,
                        .wait_for_call = [this](Operation& call) { on_wait_(call); }}};
 };

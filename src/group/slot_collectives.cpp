@@ -11,7 +11,7 @@ SlotCollectives::SlotCollectives(const Parts& parts)
     : ranks_(parts.ranks),
       memory_(parts.memory),
       recorder_(parts.recorder),
-      inquest_(parts.inquest),
+      inquiry_(parts.inquiry),
       flight_(parts.flight),
       agreement_(parts.agreement) {
     if (memory_.is_of_all()) slots_.emplace(*memory_.arena(), ranks_.rank(), ranks_.size(), &parts.copy);

@@ -5,13 +5,13 @@
 #pragma once
 
 #include "engine/slots.hpp"
-#include "group/agreement.hpp"
-#include "group/flight.hpp"
+#include "failure/failure_inquiry.hpp"
 #include "group/group_memory.hpp"
-#include "group/inquest.hpp"
-#include "group/operation.hpp"
-#include "group/ranks.hpp"
-#include "group/recording.hpp"
+#include "operation/agreement.hpp"
+#include "operation/operation.hpp"
+#include "operation/ranks.hpp"
+#include "operation/recording.hpp"
+#include "progress/operations_in_flight.hpp"
 #include "record/recorder.hpp"
 
 #include <cstdint>
@@ -28,8 +28,8 @@ class SlotCollectives {
         const Ranks& ranks;
         const GroupMemory& memory;
         record::Recorder& recorder;
-        Inquest& inquest;
-        const Flight& flight;
+        FailureInquiry& inquiry;
+        const OperationsInFlight& flight;
         Agreement& agreement;
         transport::StagingCopy& copy;  ///< of short payloads
     };
@@ -85,24 +85,24 @@ class SlotCollectives {
         bool failed() const noexcept { return of.flight_.failure() != nullptr; }
         void published() { of.record(call, sequence, ticket); }
         void disagreement(int peer) {
-            of.inquest_.disagreement(of.agreement_.disagreement_with(of.memory_.local_of(peer), sequence));
+            of.inquiry_.disagreement(of.agreement_.disagreement_with(of.memory_.local_of(peer), sequence));
         }
         void blocks_differ(int peer, std::uint64_t theirs, std::uint64_t mine) {
-            of.inquest_.mismatch_of_blocks(peer, sequence, call.fingerprint, theirs, mine);
+            of.inquiry_.mismatch_of_blocks(peer, sequence, call.fingerprint, theirs, mine);
         }
         // Ranks that wait for none compare their collectives as of their last look at the others.
         void look_back() {
             of.record(call, sequence, ticket);
             const std::uint64_t last = std::exchange(of.looked_back_to_, sequence);
-            if (const auto found = of.agreement_.disagreement_at(last)) of.inquest_.disagreement(*found);
+            if (const auto found = of.agreement_.disagreement_at(last)) of.inquiry_.disagreement(*found);
         }
     };
 
     const Ranks& ranks_;
     const GroupMemory& memory_;
     record::Recorder& recorder_;
-    Inquest& inquest_;
-    const Flight& flight_;
+    FailureInquiry& inquiry_;
+    const OperationsInFlight& flight_;
     Agreement& agreement_;
     std::optional<engine::Slots> slots_;  // where all ranks share memory
     std::uint64_t looked_back_to_ = 0;    // the collective that is compared when this rank runs out of slots

@@ -26,10 +26,10 @@ struct RankWithSlots : RankInThread {
     SlotCollectives in_slots{{.ranks = all,
                               .memory = memory,
                               .recorder = recorder,
-                              .inquest = inquest,
+                              .inquiry = inquiry,
                               .flight = flight,
                               .agreement = agreement,
-                              .copy = means.small_copy}};
+                              .copy = policies.small_copy}};
 };
 
 class SlotCollectivesOfTwo : public testing::Test {

@@ -1,8 +1,8 @@
 // Work, and operations.
-#include "group/continuations.hpp"
 #include "group/group.hpp"
-#include "group/operation.hpp"
-#include "group/world.hpp"
+#include "operation/continuations.hpp"
+#include "operation/operation.hpp"
+#include "world/world.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/stream.hpp>

@@ -1,7 +1,7 @@
 #include "window/messages.hpp"
 
-#include "group/channel.hpp"
-#include "group/fingerprint.hpp"
+#include "operation/channel.hpp"
+#include "operation/fingerprint.hpp"
 
 #include <tutti/tensor.hpp>
 

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "group/group.hpp"
-#include "group/operation.hpp"
+#include "operation/operation.hpp"
 
 #include <array>
 #include <cstddef>

@@ -1,6 +1,6 @@
 #include "window/remote.hpp"
 
-#include "group/channel.hpp"
+#include "operation/channel.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/tensor.hpp>

@@ -1,7 +1,7 @@
 #include "window/service.hpp"
 
 #include "core/log.hpp"
-#include "group/channel.hpp"
+#include "operation/channel.hpp"
 
 #include <tutti/error.hpp>
 

@@ -93,19 +93,19 @@ void wait_for(Group& group, const Memory& memory, Wanted wanted, const Deadline&
 
 void take_what_has_come(Group& group) {
     if (!group.world().driver().lacks_thread()) return;
-    detail::Flight& flight = group.world().flight();
-    const detail::Flight::Guard guard(flight);
+    detail::OperationsInFlight& flight = group.world().flight();
+    const detail::OperationsInFlight::Guard guard(flight);
     flight.progress();
 }
 
 // Copies of memory leave nothing in flight whose waits would take the news of a death.
 void check_sound(Group& group, const char* name) {
     if (group.world().verdicts().health().has_news()) {
-        detail::Flight& flight = group.world().flight();
-        const detail::Flight::Guard guard(flight);
+        detail::OperationsInFlight& flight = group.world().flight();
+        const detail::OperationsInFlight::Guard guard(flight);
         flight.progress();
     }
-    if (const auto failure = failure_of(group)) group.inquest().refuse(name, failure);
+    if (const auto failure = failure_of(group)) group.inquiry().refuse(name, failure);
 }
 
 }  // namespace tutti::window

@@ -8,8 +8,8 @@
 
 #include "algorithm/request.hpp"
 #include "engine/execution.hpp"
-#include "group/channel.hpp"
-#include "group/health.hpp"
+#include "failure/health.hpp"
+#include "operation/channel.hpp"
 #include "schedule/contract.hpp"
 #include "simulation/network.hpp"
 

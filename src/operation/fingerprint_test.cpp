@@ -1,0 +1,44 @@
+#include "operation/fingerprint.hpp"
+
+#include <gtest/gtest.h>
+
+namespace tutti::group {
+namespace {
+
+std::string text_of(Collective collective, std::uint64_t count, int root = -1) {
+    return Fingerprint::describe(
+        Fingerprint::pack(static_cast<int>(collective), float32, ReduceOp::Kind::sum, root, count));
+}
+std::string text_of(Collective collective, const std::vector<std::uint64_t>& counts) {
+    return Fingerprint::describe(
+        Fingerprint::pack(static_cast<int>(collective), float32, ReduceOp::Kind::sum, -1, counts));
+}
+
+TEST(Fingerprint, tells_the_call_as_its_caller_knows_it) {
+    EXPECT_EQ(text_of(Collective::all_reduce, 10), "all_reduce of float32 × 10, sum");
+    EXPECT_EQ(text_of(Collective::broadcast, 0, 1), "broadcast of float32 × 0, root 1");
+    EXPECT_EQ(text_of(Collective::all_gather, {5, 5}), "all_gather of float32 × 5");
+    EXPECT_EQ(text_of(Collective::barrier, 0), "barrier");
+}
+
+TEST(Fingerprint, tells_no_count_that_it_does_not_hold) {
+    EXPECT_EQ(text_of(Collective::all_to_all, 0), "all_to_all of float32");
+}
+
+TEST(Fingerprint, says_what_the_digest_of_sizes_is) {
+    const std::string text = text_of(Collective::all_gather, {5, 6});
+    EXPECT_EQ(text.find("all_gather of float32, sizes by rank (digest of them all: "), 0U) << text;
+    EXPECT_NE(text, text_of(Collective::all_gather, {6, 5}));
+}
+
+TEST(Fingerprint, of_a_graph_says_how_it_begins) {
+    const std::uint64_t first =
+        Fingerprint::pack(static_cast<int>(Collective::broadcast), float32, ReduceOp::Kind::sum, 1, 10);
+    const std::string text = Fingerprint::describe(Fingerprint::pack_graph(first, 0x1234567890abcdef));
+    EXPECT_EQ(text.find("a graph that begins with broadcast of float32 (digest of its collectives: "), 0U) << text;
+    EXPECT_NE(text, Fingerprint::describe(Fingerprint::pack_graph(first, 0x1234567890abcdee)));
+    EXPECT_FALSE(is_message(Fingerprint::pack_graph(first, 1)));
+}
+
+}  // namespace
+}  // namespace tutti::group

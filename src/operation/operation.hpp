@@ -1,0 +1,156 @@
+// Operation: one collective, send or receive on its way through a group; a Work refers to one.
+#pragma once
+
+#include "core/deadline.hpp"
+#include "engine/call.hpp"
+#include "engine/execution.hpp"
+#include "engine/slots.hpp"
+#include "operation/completion.hpp"
+#include "operation/faults.hpp"
+#include "operation/member.hpp"
+#include "operation/planner.hpp"
+#include "record/recorder.hpp"
+
+#include <tutti/backend.hpp>
+#include <tutti/work.hpp>
+
+#include <exception>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti::detail {
+
+class Operation;
+
+/// Makes the operation as which a short call goes on, when it takes longer than a moment or is not short for other
+/// ranks: make(call).
+struct OperationMaker {
+    std::shared_ptr<Operation> (*make)(const void* call);
+    const void* call;
+};
+
+/// How the recorder sees a collective.
+constexpr record::Kind recorded_kind(Collective collective) noexcept {
+    switch (traits_of(collective).root) {
+        case CollectiveTraits::Root::source: return record::Kind::from_root;
+        case CollectiveTraits::Root::target: return record::Kind::to_root;
+        case CollectiveTraits::Root::none: break;
+    }
+    return record::Kind::collective;
+}
+constexpr int recorded_root(Collective collective, int root) noexcept {
+    return recorded_kind(collective) == record::Kind::collective ? -1 : root;
+}
+
+/// How far a collective has come that the group runs itself.
+enum class OperationState : std::uint8_t {
+    queued,     ///< others of its group come first
+    in_slots,   ///< the ranks of a host exchange it in slots
+    relayed,    ///< ranks pass on its blocks for each other
+    compared,   ///< ranks find out whether all mean the same, before a transport's library carries it out
+    scheduled,  ///< a schedule moves its data
+    over,       ///< well, or with an error
+};
+/// Blocks that do not fit in slots, or could not be passed on, go on with a schedule. Any may end with an error.
+constexpr bool may_move(OperationState from, OperationState to) noexcept {
+    using enum OperationState;
+    switch (to) {
+        case queued: return false;
+        case in_slots: return from == queued;
+        case relayed: return from == queued || from == in_slots;
+        case compared: return from == queued;
+        case scheduled: return from != scheduled && from != over;
+        case over: return from != over;
+    }
+    return false;
+}
+
+/// What the backend of a device gets beside the call.
+struct DeviceArguments {
+    std::optional<ReduceOp> premultiplied{};  ///< with its factor
+    std::vector<const void*> input_blocks{};  ///< where the blocks do not adjoin
+    std::vector<void*> output_blocks{};
+};
+
+/// A quantised collective: its schedule's request, and what this rank adds to it.
+struct QuantizedCall {
+    algorithm::Request request;
+    engine::Coding coding;
+    std::uint64_t counted_bytes = 0;  ///< for the counters, in place of its elements' bytes
+};
+
+/// Of an operation that a backend runs.
+struct HandedOver {
+    std::unique_ptr<BackendRequest> request;  ///< null: tutti runs it itself
+    /// Its place in its group's list of those, until it is over; under the world's lock.
+    std::optional<std::list<std::shared_ptr<Operation>>::iterator> place{};
+};
+
+/// How far an operation has come, this time: a plan and a graph run it again and again.
+struct Run {
+    std::uint64_t sequence = 0;                           ///< its number among its group's collectives
+    OperationState state = OperationState::queued;        ///< changes by Operation::move_to()
+    std::unique_ptr<engine::Running> execution{};         ///< relayed, compared, scheduled
+    std::unique_ptr<engine::Execution> done_execution{};  ///< of a planned one, for the next time
+    std::exception_ptr failed{};                          ///< it alone, in the library that ran it
+    std::uint64_t channel = 0;                            ///< of its messages, from the schedule's begin on
+    engine::SlotState slot_state{};                       ///< sequence 0: it is not in slots, or has not begun
+    Instant started{};
+    record::Ticket ticket = 0;
+    std::optional<ArmedFault> fault{};  ///< that TUTTI_FAULTS asks for
+};
+
+class Operation : public Completion {
+ public:
+    // Set before it is submitted.
+    const char* name = "";  ///< a literal
+    bool is_collective = true;
+    bool is_receive = false;
+    bool caller_goes_on = false;      // asynchronous: its caller is known to compute before it waits
+    bool is_of_service = false;       // serves other ranks, and no call of this one is in it: not recorded
+    bool planned = false;             // a plan's: it is likely to run again (renew)
+    bool is_symmetric = false;        // a collective's group had symmetric memory when it was called
+    engine::CollectiveCall call;      // collectives: its buffers, in one piece, and what ranks agree on
+    transport::Transfer transfer;     // point to point
+    std::function<void()> begin;      // before it is issued: packs inputs
+    std::function<void()> finish;     // after success, before completion: unpacks results
+    std::vector<Tensor> temporaries;  // live until completion
+    std::vector<TensorView> outputs;
+    std::pair<const std::byte*, const std::byte*> reads{};  // from the first to the last byte that is only read
+    Device device{};                                        // where its buffers are
+    Stream stream{};                                        // on a device: the one that its caller works with
+    DeviceArguments on_device;
+    Deadline deadline = Deadline::never();
+    std::chrono::milliseconds timeout{0};
+    std::shared_ptr<Member> group;
+    std::optional<Path> path{};  // of a collective that the group itself runs: since it was issued, or planned
+    std::shared_ptr<const schedule::Schedule> schedule;  // chosen beforehand; empty: when it starts
+    std::unique_ptr<const QuantizedCall> quantized;      // beside the call
+    std::function<void()> when_awaited;  // of a call that a graph has captured and nobody issues: instead of waiting
+
+    Run run;  // under the group's lock
+    HandedOver handed_over;
+
+    /// Throws InternalError if it may not.
+    void move_to(OperationState next);
+    /// The buffers as a schedule sees them: values that the results replace are in the output.
+    engine::Operands operands() const;
+    /// Takes a call, and the numbers of its blocks, which live as long as this operation from now on.
+    void set_call(const engine::CollectiveCall& from);
+    /// A new one that does the same, on the same buffers and temporaries.
+    std::shared_ptr<Operation> again() const;
+    /// Makes this one, which is over, do the same as `model`, which it was made from, another time: in its own memory.
+    /// Only where nobody else refers to it.
+    void renew(const Operation& model);
+
+ private:
+    std::vector<std::uint64_t> numbers_;  // of the call's blocks
+};
+
+}  // namespace tutti::detail

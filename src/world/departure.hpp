@@ -1,0 +1,89 @@
+// Departure: how a rank leaves a group, or the world: it waits until its peers have the messages that it sent them, and
+// takes back those that they do not take.
+//
+// A rank that leaves takes no further message, and refuses those that others announce: of ranks that all leave none
+// waits for another. When it has nothing more to send it ends its streams, behind all that it sent (Stream::end), and
+// stays until its peers' kernels have it; so a peer can tell messages still to come from those that will never come,
+// without a clock. Messages that its peers have not taken in time it withdraws before it lets go of its memory
+// (Offers).
+//
+// Invariant: a rank leaves its world once; from then on nothing is in flight, and nothing begins.
+//
+// Threads: any, not under the lock unless it says otherwise.
+#pragma once
+
+#include "core/deadline.hpp"
+#include "rendezvous/membership.hpp"
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tutti::detail {
+
+class Driver;
+class OperationsInFlight;
+class GroupTable;
+class Member;
+class Verdicts;
+
+class Departure {
+ public:
+    /// From a world. All must outlive it; `membership` exists before any call.
+    struct Parts {
+        int rank = 0;
+        const std::string& world;
+        std::chrono::milliseconds timeout{0};
+        OperationsInFlight& flight;
+        Driver& driver;
+        GroupTable& groups;
+        Verdicts& verdicts;
+        const std::unique_ptr<rendezvous::Membership>& membership;
+    };
+    explicit Departure(const Parts& parts)
+        : rank_(parts.rank),
+          world_(parts.world),
+          timeout_(parts.timeout),
+          flight_(parts.flight),
+          driver_(parts.driver),
+          groups_(parts.groups),
+          verdicts_(parts.verdicts),
+          membership_(parts.membership) {}
+
+    /// Whether this rank has left the world; under the lock.
+    bool has_left() const noexcept { return left_; }
+    /// Leaves the world. Waits for the operations that this rank has in flight, and until its peers have all that it
+    /// sent them, but for messages no longer than the world's time limit; and says goodbye. Receives that nothing has
+    /// met end with Aborted. Throws what the ranks turn out to have disagreed about.
+    void leave();
+    /// The same until `limit`; operations that are still in flight then end on all ranks with Aborted, whose text is
+    /// `reason`.
+    void leave_by(const Deadline& limit, const std::string& reason);
+    /// What the end of the world does for ranks whose connections have not been accepted yet: they learn that this one
+    /// has left, and do not take it for dead. For a program that ends before it; not on a membership's own thread.
+    void close();
+    /// Leaves a group: waits until nothing of it is in flight here, and forgets it; receives that nothing has met end
+    /// with Aborted.
+    void leave(Member& group);
+
+ private:
+    bool is_over();
+    bool wait_for_collectives(const Member* group, const Deadline& limit);
+    bool drive_until_none(const char* what, const std::function<std::vector<int>()>& awaited, const Deadline& limit);
+    bool finish(const Deadline& limit);
+    void part();
+
+    const int rank_;
+    const std::string& world_;
+    const std::chrono::milliseconds timeout_;
+    OperationsInFlight& flight_;
+    Driver& driver_;
+    GroupTable& groups_;
+    Verdicts& verdicts_;
+    const std::unique_ptr<rendezvous::Membership>& membership_;
+    bool left_ = false;  // under the lock
+};
+
+}  // namespace tutti::detail

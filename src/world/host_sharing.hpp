@@ -1,0 +1,81 @@
+// HostSharing: how the ranks of one host come to share memory, while a world is joined.
+//
+// Rank 0 makes the arena while the others are on their way. Where all ranks are near (one host, one process space),
+// rank 0's decision says where it is, and each maps it by itself. Else the lowest rank of each host makes one and
+// passes its descriptor to the others. Schedules need all ranks to know which ranks share memory, so if one rank
+// cannot, none does.
+//
+// Threads: give_to(), the membership's; the rest, one at a time.
+#pragma once
+
+#include "core/deadline.hpp"
+#include "core/interrupt.hpp"
+#include "core/unique_fd.hpp"
+#include "failure/health.hpp"
+#include "object/codec.hpp"
+#include "rendezvous/membership.hpp"
+#include "transport/shm/neighbours.hpp"
+
+#include <tutti/process_group.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tutti::detail {
+
+/// The place of a world's shared memory: a descriptor of rank 0's process, -1: there is none. See Arena::find.
+struct OfferedMemory {
+    int descriptor = -1;
+    std::uint64_t identity = 0;
+};
+TUTTI_OBJECT(OfferedMemory, descriptor, identity);
+
+class HostSharing {
+ public:
+    /// `health` must outlive it.
+    HostSharing(int rank, int size, std::string group, TransportKind transport, const Health& health)
+        : rank_(rank), size_(size), group_(std::move(group)), transport_(transport), health_(health) {}
+
+    /// Before the ranks have met: the work that rank 0 can do by then. Returns why this rank can share no memory;
+    /// empty: it can.
+    std::string prepare();
+    /// Rank 0: why some rank cannot, so that none does; empty: all can.
+    std::string why_not(const std::vector<rendezvous::Card>& cards) const;
+    /// Rank 0: where the others find the arena.
+    OfferedMemory offer(const std::vector<rendezvous::Card>& cards);
+    /// No rank shares memory. Throws DistBackendError if the transport has to be shared memory.
+    void go_without(const std::string& why);
+    /// As asked for, or tcp after go_without().
+    TransportKind transport() const noexcept { return transport_; }
+    /// A rank has come to this one's door for the arena.
+    void give_to(const UniqueFd& visitor) const;
+
+    /// Shares memory with `ranks`, those of this host. Throws Aborted, PeerLost, or DistStoreError (timeout) when not
+    /// all will come.
+    std::unique_ptr<transport::Neighbours> share(rendezvous::Membership& membership, const std::vector<int>& ranks,
+                                                 const OfferedMemory& offer, const Deadline& deadline);
+    /// The first of `ranks` (of this host) passes its descriptors to the others, which get their own of the same
+    /// objects.
+    static void pass_on(const rendezvous::Membership& membership, int rank, const std::string& what,
+                        std::span<const int> ranks, std::span<UniqueFd> fds, const Deadline& deadline,
+                        const AbortFlag* abort);
+
+ private:
+    void find_offered(rendezvous::Membership& membership, const OfferedMemory& offer, const Deadline& deadline);
+    void share_by_hand(const rendezvous::Membership& membership, const std::vector<int>& ranks,
+                       const Deadline& deadline);
+    transport::Reads agree(const rendezvous::Membership& membership, const std::vector<int>& ranks,
+                           const Deadline& deadline);
+    void check_attachments(const std::vector<int>& ranks, const Deadline& deadline) const;
+
+    const int rank_, size_;
+    const std::string group_;
+    TransportKind transport_;
+    const Health& health_;
+    std::shared_ptr<transport::Arena> arena_;
+};
+
+}  // namespace tutti::detail

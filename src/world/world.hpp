@@ -1,0 +1,137 @@
+// World: the ranks that met in one store, the way to each, and the traffic on it.
+//
+// Any number of groups share a world: its memory, its connections, its lock, its progress thread. Messages name their
+// group in their channel. A world has one object of each of these classes: Neighbours and Links (how ranks are
+// reached), GroupTable, OperationsInFlight (operations in flight, and their lock), Driver (the threads that make
+// progress), Verdicts (the ranks' words about each other), Departure (how this rank leaves). The world puts them
+// together when it is joined, and waits.
+//
+// A rank that dies, an operation that times out or ranks that disagree end the world with all its groups: the streams
+// and the memory that they share are in an unknown state.
+//
+// Threads: any. One mutex (OperationsInFlight) guards everything that moves; completions run on the thread that made
+// them happen. Ranks are those of the world here; a group's own ranks are its own business.
+#pragma once
+
+#include "algorithm/plan.hpp"
+#include "core/settings.hpp"
+#include "failure/verdicts.hpp"
+#include "operation/channel.hpp"
+#include "operation/group_table.hpp"
+#include "operation/operation.hpp"
+#include "progress/driver.hpp"
+#include "progress/operations_in_flight.hpp"
+#include "rendezvous/membership.hpp"
+#include "transport/links.hpp"
+#include "world/departure.hpp"
+#include "world/host_sharing.hpp"
+#include "world/local_policies.hpp"
+
+#include <tutti/process_group.hpp>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+
+namespace tutti::detail {
+
+/// A rank's knowledge of its world before the others came.
+struct WorldSetup {
+    int rank = 0;
+    int size = 1;
+    std::string name;
+    Store store;                           ///< of this world alone; none before the ranks have met
+    std::chrono::milliseconds timeout{0};  ///< of groups that are given none
+    Determinism determinism = Determinism::fast;
+    std::string listen_host;
+};
+
+class World final : public std::enable_shared_from_this<World> {
+ public:
+    /// Joins; returns when all ranks have come, and this one can reach them. Throws as ProcessGroup's constructor.
+    /// `attempt`: in options.store; it becomes this world's. `joining`: the deadline; empty: the timeout of operations.
+    static std::shared_ptr<World> join(const ProcessGroupOptions& options, rendezvous::Attempt& attempt,
+                                       std::optional<Deadline> joining = {}, const std::string& terms = {});
+    ~World();
+    World(const World&) = delete;
+    World& operator=(const World&) = delete;
+
+    const WorldSetup& setup() const noexcept { return setup_; }
+    int rank() const noexcept { return setup_.rank; }
+    int size() const noexcept { return setup_.size; }
+    const std::string& name() const noexcept { return setup_.name; }
+    std::uint64_t id() const noexcept { return membership_->world_id(); }
+    /// As asked for, or tcp where no memory can be shared. A world of some of its ranks inherits it.
+    TransportKind transport() const noexcept { return sharing_.transport(); }
+    const algorithm::Layout& layout() const noexcept { return layout_; }
+    /// Machines of some ranks, over whichever transport.
+    int machines_of(const std::vector<int>& ranks) const;
+    /// The first of `ranks` (of this host) passes its descriptors to the others, which get their own of the same
+    /// objects.
+    void pass_on_host(const std::string& what, std::span<const int> ranks, std::span<UniqueFd> fds,
+                      const Deadline& deadline);
+
+    LocalPolicies& policies() noexcept { return policies_; }
+    GroupTable& groups() noexcept { return groups_; }
+    const GroupTable& groups() const noexcept { return groups_; }
+    /// GroupTable::making(), refused in a forked child.
+    [[nodiscard]] std::unique_lock<std::mutex> making();
+    transport::Neighbours& neighbours() noexcept { return *neighbours_; }
+    transport::Links& links() noexcept { return *links_; }
+    Verdicts& verdicts() noexcept { return verdicts_; }
+    OperationsInFlight& flight() noexcept { return flight_; }
+    Driver& driver() noexcept { return driver_; }
+    /// How this rank leaves it, or one of its groups.
+    Departure& departure() noexcept { return departure_; }
+
+    /// This process is a fork of the one that joined: it can do nothing here, and may touch nothing.
+    /// OperationsInFlight::failure() says so.
+    bool inherited() const noexcept { return inherited_; }
+    void inherit() noexcept;
+
+    // ---- Not under the lock
+
+    /// Where the system gave no progress thread: a caller that asks about the operation, or will not wait for it, makes
+    /// some.
+    enum class Driving { one_turn, to_the_end };
+    void drive_for(Operation& operation, Driving driving);
+    /// Blocks until it is complete or the deadline has passed (throws Timeout then).
+    void wait(Operation& operation, const Deadline& deadline);
+    /// For a blocking call, whose buffers belong to the caller again when it throws: as wait(), to the operation's own
+    /// end; throws its error. A signal that interrupts it ends the world, so that nothing writes to them later and no
+    /// rank waits for this one.
+    void wait_for_call(Operation& operation);
+    void abort(const std::string& reason);
+    /// As abort where nothing is wrong yet. False: this rank has left.
+    bool end(const std::string& reason);
+
+ private:
+    World(const ProcessGroupOptions& options, rendezvous::Attempt& attempt, std::optional<Deadline> joining,
+          const std::string& terms);
+
+    void meet_the_others(const ProcessGroupOptions& options, rendezvous::Attempt& attempt,
+                         std::optional<Deadline> joining, const std::string& terms);
+    void take_tuning(const std::string& decision);
+    void make_links(settings::TcpChecksum checksum);
+
+    class Dialer;
+
+    WorldSetup setup_;
+    algorithm::Layout layout_;
+    LocalPolicies policies_;
+    GroupTable groups_;
+    Verdicts verdicts_;
+    OperationsInFlight flight_;
+    HostSharing sharing_;
+    std::unique_ptr<rendezvous::Membership> membership_;  // its thread tells verdicts_, and asks sharing_
+    std::unique_ptr<Dialer> dialer_;                      // makes connections for the links
+    std::unique_ptr<transport::Neighbours> neighbours_;
+    std::unique_ptr<transport::Links> links_;
+    std::unique_ptr<transport::Mailbox> mailbox_;
+    Departure departure_;
+    bool inherited_ = false;
+    std::exception_ptr if_inherited_;
+    Driver driver_;  // last: its thread uses all the rest
+};
+
+}  // namespace tutti::detail
