@@ -31,10 +31,9 @@ demo: configure  ## install what is missing, build what it takes (minutes), then
 	  echo "tutti: the build failed; mend the first error above and type: make demo"; exit 1; }
 	@tools/demo build
 
-# What `cmake --install` takes, without tests, examples and benches.
 installed: configure
 	@echo "tutti: building what is installed in build/"
-	@cmake --build build -j $(JOBS) --target tutti tutti-static tutti-cli tutti-backends tutti-nccl tutti-backend-conformance || { \
+	@cmake --build build -j $(JOBS) --target installed || { \
 	  echo "tutti: the build failed; mend the first error above and type the same again"; exit 1; }
 
 PREFIX ?= /usr/local
@@ -58,9 +57,9 @@ check: build  ## build, then run the tests that take less than a minute in all
 	@pids=; for half in 0 1; do GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=$$half build/tests/conformance --gtest_brief=1 \
 	  --gtest_filter='*/threads*' & pids="$$pids $$!"; done; for pid in $$pids; do wait $$pid || exit 1; done
 
-test: build  ## build, then run all tests, here and under the sanitizers; the last lines are the sum
-	@echo "tutti: running all tests; logs go to build/test-logs"
-	@tools/test $(JOBS)
+test: configure  ## build, then run all tests, here and under the sanitizers; the last lines are the sum. LANES="core ranks sanitizers python torch packages": some of them, and only what these need is built
+	@echo "tutti: running $(if $(LANES),the tests of $(LANES),all tests); logs go to build/test-logs"
+	@tools/test $(JOBS) $(LANES)
 
 test-gpu: build  ## what only a GPU can show, on those of this machine: build/test-gpu/table.md
 	@tools/test-gpu build
@@ -95,7 +94,7 @@ torch: deps  ## build tutti.torch, the backend for PyTorch, in build/python; TOR
 	@echo 'tutti: use it by: export PYTHONPATH=$(CURDIR)/build/python PATH=$(CURDIR)/build/bin:$$PATH'
 	@echo 'tutti: then, for example: tutti run -n 2 train.py'
 
-test-torch: $(if $(TORCH_VERSION),build,torch)  ## PyTorch's own distributed tests on tutti, on gloo, and with gloo replaced; writes docs/pytorch-tests.md (20 minutes). TORCH_VERSION=2.14.1: ours, on that one (6 GB)
+test-torch: build  ## PyTorch's own distributed tests on tutti, on gloo, and with gloo replaced; writes docs/pytorch-tests.md (20 minutes). TORCH_VERSION=2.14.1: ours, on that one (6 GB)
 	@tools/torch-tests $(if $(TORCH_VERSION),version $(TORCH_VERSION),pytorch)
 
 test-frameworks: build torch  ## small trainings of accelerate, transformers, Lightning, DeepSpeed, Ray and others on tutti; writes docs/frameworks.md (half an hour; 2 GB)
@@ -122,16 +121,12 @@ drill: build  ## 500,000 simulated worlds (a minute), then 200 jobs in network n
 fuzz: deps  ## parsers of bytes from outside under libFuzzer, a minute each (FUZZ="120 object": seconds, targets); needs clang
 	@tools/fuzz $(FUZZ)
 
-sanitizers: deps  ## only the tests that share memory or run threads, under asan+ubsan and tsan
-	@for preset in asan tsan; do \
-	  echo "tutti: building and running the tests under $$preset"; \
-	  { cmake --preset $$preset && cmake --build build/$$preset -j $(JOBS) --target sanitizer_tests; } \
-	    >build/$$preset.log 2>&1 || { tail -n 60 build/$$preset.log; echo "tutti: the $$preset build failed; mend the first \
-error in build/$$preset.log and type: make sanitizers"; exit 1; }; \
-	  ctest --test-dir build/$$preset --output-on-failure -j $(JOBS) -L memory || { \
-	    echo "tutti: tests failed under $$preset; type: ctest --test-dir build/$$preset --output-on-failure -R NAME"; \
-	    exit 1; }; \
-	done
+sanitizers:  ## only the tests that share memory or run threads, under asan+ubsan and tsan
+	@$(MAKE) --no-print-directory test LANES=sanitizers
+
+coverage: deps  ## which branches of src/ the tests of core and the collectives take: a table by rooms, none may fall below tests/coverage.tsv (20 minutes; UPDATE=1 writes it)
+	@$(DEPS) coverage
+	@tools/coverage $(JOBS) $(UPDATE)
 
 spec:  ## every row of the inventory: pass, open or no-device, and how many are shown in Python (runs the tests first if they have not run)
 	@if [ ! -d build/spec.d ]; then \
