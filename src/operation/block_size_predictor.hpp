@@ -1,7 +1,7 @@
 // BlockSizePredictor: the length up to which ranks pass on the blocks of the next all_to_all for each other
 // (group/bruck_exchange). No rank knows others' blocks beforehand, but all have to go the same way: so all start from
-// the lengths that all have learnt from earlier calls. A value; equal on all ranks of a group, which make the same calls
-// of it in the same order.
+// the lengths that all have learnt from earlier calls. A value; equal on all ranks of a group, which make the same
+// calls of it in the same order.
 #pragma once
 
 #include <algorithm>
