@@ -13,25 +13,29 @@ help:  ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 deps:
-	@$(DEPS)
+	@$(DEPS) library test
 
-configure: deps
-	@mkdir -p build
-	@cmake --preset release >build/configure.log 2>&1 || { cat build/configure.log; \
-	  echo "tutti: configuring failed; the lines above say what is missing; type: tools/install-deps"; exit 1; }
+# $(call configured,set of packages,with tests)
+configured = $(DEPS) $(1) && mkdir -p build && { cmake --preset release -DTUTTI_TESTS=$(2) >build/configure.log 2>&1 || { \
+  cat build/configure.log; \
+  echo "tutti: configuring failed; the lines above say what is missing; type: tools/install-deps $(1)"; exit 1; }; }
+configure:
+	@$(call configured,library test,ON)
+configure-library:  # for users: without what only tests need, if it is not there
+	@$(call configured,library,$$(pkg-config --exists gtest 2>/dev/null && echo ON || echo OFF))
 
 build: configure  ## install what is missing (Debian packages), build the library (build/lib) and everything else
 	@echo "tutti: building (release) in build/"
 	@cmake --build build -j $(JOBS) || { \
 	  echo "tutti: the build failed; mend the first error above and type: make build"; exit 1; }
 
-demo: configure  ## install what is missing, build what it takes (minutes), then watch processes work together (under a minute)
+demo: configure-library  ## install what is missing, build what it takes (minutes), then watch processes work together (under a minute)
 	@echo "tutti: building the library, the program and two examples in build/"
 	@cmake --build build -j $(JOBS) --target demo || { \
 	  echo "tutti: the build failed; mend the first error above and type: make demo"; exit 1; }
 	@tools/demo build
 
-installed: configure
+installed: configure-library
 	@echo "tutti: building what is installed in build/"
 	@cmake --build build -j $(JOBS) --target installed || { \
 	  echo "tutti: the build failed; mend the first error above and type the same again"; exit 1; }
@@ -42,8 +46,8 @@ install: installed  ## build the library, the program and the backends, and inst
 	  echo "tutti: $(PREFIX) cannot be written to; type: make install PREFIX=/a/folder/of/yours, or type it as root"; exit 1; }
 	@echo "tutti: installed in $(PREFIX); build/install.log has the list"
 
-bench: deps  ## install the peers, measure tutti beside them; the targets' table, build/bench/targets.json and a report
-	@$(DEPS) bench
+bench:  ## install the peers, measure tutti beside them; the targets' table, build/bench/targets.json and a report
+	@$(DEPS) library test bench
 	@$(MAKE) --no-print-directory build DEPS=true
 	@echo "tutti: building the peers' programs in build/bench/peers"
 	@cmake --build build -j $(JOBS) --target peers >build/peers.log 2>&1 || { tail -n 30 build/peers.log; \
@@ -70,7 +74,7 @@ test-engines: python  ## tutti on the engines that people have, with their own p
 python: build  ## the Python package in build/python/venv, with its tests and types; pip installs what it needs there
 	@tools/python build
 
-wheel: installed  ## wheels of the Python package and its backends, tried, that need nothing of this machine: build/python/wheels
+wheel: build  ## wheels of the Python package and its backends, tried, that need nothing of this machine: build/python/wheels
 	@tools/python build wheel
 
 sdist: deps  ## the sources as pip takes them: build/python/sdist; pip installs them in a fresh environment (ten minutes)
