@@ -105,16 +105,17 @@ Milliseconds left(const Deadline& deadline) {
 
 Judgement judge(const Subject& subject, const std::vector<std::optional<Dump>>& tails, const Absent& absent) {
     Findings findings(subject.members);
-    Ranks missing, silent, departed;
+    Ranks missing, silent, departed, unheard;
     for (int rank = 0; rank < static_cast<int>(tails.size()); ++rank) {
         const auto& tail = tails[static_cast<std::size_t>(rank)];
         if (!tail) {
             const bool gone = contains(absent.departed, rank);
             const bool is_silent = !gone && contains(absent.silent, rank);
-            const char* lives = "lives, but could not say what it is doing";
+            const char* lives = "lives as far as is known, but did not say what it is doing";
             findings.add(gone ? "has left the group" : is_silent ? silent_finding : lives, rank);
             if (gone) departed.push_back(rank);
             if (is_silent) silent.push_back(rank);
+            if (!gone && !is_silent && subject.sequence != 0) unheard.push_back(rank);
             continue;
         }
         if (subject.sequence == 0) {
@@ -137,8 +138,8 @@ Judgement judge(const Subject& subject, const std::vector<std::optional<Dump>>& 
     }
     Judgement result{subject.headline + findings.text(), subject.peer, subject.sequence, subject.disagreement};
     // A rank that waits may be waiting for one that waits itself; the tails of all ranks know better. Others may be
-    // waiting for a stopped rank before they call.
-    for (const Ranks* culprits : {&silent, &missing, &departed}) {
+    // waiting for a stopped rank before they call. One that has just been stopped still counts as alive.
+    for (const Ranks* culprits : {&silent, &missing, &departed, &unheard}) {
         if (subject.disagreement || culprits->empty()) continue;
         result.peer = culprits->front();
         break;

@@ -64,9 +64,18 @@ TEST(Verdicts, blame_nobody_who_lives_for_a_tail_that_is_missing) {
     const std::vector<std::optional<Dump>> tails{dump_of(0, 3, {entry_of(2, State::started)}), std::nullopt,
                                                  std::nullopt};
     const Judgement j = judge(waiting, tails, {.silent = {2}});
-    EXPECT_NE(j.text.find("rank 1: lives, but could not say what it is doing"), std::string::npos) << j.text;
+    EXPECT_NE(j.text.find("rank 1: lives as far as is known, but did not say"), std::string::npos) << j.text;
     EXPECT_NE(j.text.find("rank 2: gave no answer"), std::string::npos) << j.text;
     EXPECT_EQ(j.peer, 2);
+}
+
+TEST(Verdicts, name_the_rank_without_an_answer_where_all_others_have_called) {
+    const auto called = [](int rank) { return dump_of(rank, 3, {entry_of(2, State::started)}); };
+    EXPECT_EQ(judge(waiting, {called(0), called(1), std::nullopt}, {}).peer, 2) << "rank 1 waits for it as well";
+    EXPECT_EQ(judge(waiting, {called(0), dump_of(1, 3, {}), std::nullopt}, {}).peer, 1) << "one that has not called";
+    EXPECT_EQ(judge(waiting, {called(0), std::nullopt, called(2)}, {.departed = {1}}).peer, 1);
+    const Subject message{.headline = "recv: timed out", .rank = 0, .peer = 1};
+    EXPECT_EQ(judge(message, {called(0), called(1), std::nullopt}, {}).peer, 1) << "a message concerns its two ranks";
 }
 
 TEST(Verdicts, without_tails_name_the_silent_ranks) {
