@@ -6,6 +6,7 @@
 #include "recorder_module.hpp"
 #include "signals.hpp"
 #include "store.hpp"
+#include "without_gil.hpp"
 
 #include <torch/csrc/utils/pybind.h>
 
@@ -28,8 +29,10 @@ c10::intrusive_ptr<Group> make_group(const c10::intrusive_ptr<c10d::Store>& stor
         why = c10::str("timeout is ", options->timeout.count(), " ms; expected more than zero");
     }
     if (!why.empty()) {
-        if (rank >= 0)
-            Joining::refuse(store_to_join_in(store), {.rank = rank, .members = options->global_ranks_in_group}, why);
+        if (rank >= 0) {
+            const WithoutGil guard;
+            say_cannot_join(store, {rank, size, options->global_ranks_in_group, options->group_name}, why);
+        }
         TORCH_CHECK_VALUE(false, "ProcessGroupTutti: ", why);
     }
     return c10::make_intrusive<Group>(store, rank, size, std::move(options));

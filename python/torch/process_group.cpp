@@ -12,7 +12,9 @@
 #include <algorithm>
 #include <future>
 #include <mutex>
+#include <random>
 #include <set>
+#include <sstream>
 
 namespace tutti::torch {
 namespace {
@@ -25,6 +27,14 @@ struct Alive {
 Alive& alive() {
     static Alive& all = *new Alive;
     return all;
+}
+
+// A unique text.
+std::string new_nonce() {
+    std::random_device random;
+    std::ostringstream text;
+    text << std::hex << random() << random();
+    return text.str();
 }
 
 }  // namespace
@@ -68,10 +78,9 @@ ProcessGroupTutti::ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store>& stor
 ProcessGroup ProcessGroupTutti::join(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                      const std::vector<std::uint64_t>& members, int size,
                                      std::chrono::milliseconds limit) const {
+    const Joining joining{.rank = rank, .size = size, .members = members, .name = options_->group_name, .limit = limit};
     return translating([&] {
-        Joining joining(store_to_join_in(store),
-                        {.rank = rank, .size = size, .members = members, .name = options_->group_name, .limit = limit});
-        return joining.join([&](const Store& place) {
+        return torch::join(store, joining, [&](const Store& place) {
             ProcessGroup group(
                 ProcessGroupOptions{.store = place,
                                     .rank = rank,

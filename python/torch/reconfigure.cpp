@@ -95,10 +95,10 @@ WorkPtr ProcessGroupTutti::reconfigure(const c10d::ReconfigureOptions& options) 
     const auto store = c10::make_intrusive<c10d::PrefixStore>(c10::str("reconfigure/", options.uuid), store_);
     if (rank == 0) {
         const std::string claimed =
-            translating([&] { return Store(store_to_join_in(store), limit).compare_set("claimed", "", own); });
+            translating([&] { return Store(backend_of(store), limit).compare_set("claimed", "", own); });
         if (claimed != own) {
             const std::string why = c10::str("the uuid ", options.uuid, " was already used; expected one that is new");
-            Joining::refuse(store_to_join_in(store), {.rank = rank, .members = ranks}, why);
+            say_cannot_join(store, {rank, size, ranks, options_->group_name}, why);
             refuse(name, why);
         }
     }

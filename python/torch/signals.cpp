@@ -2,9 +2,11 @@
 
 #include <torch/csrc/utils/pybind.h>
 
+#include <tutti/error.hpp>
 #include <tutti/interrupt.hpp>
 
 #include <chrono>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -28,6 +30,12 @@ bool check_signals() noexcept {
     if (PyErr_CheckSignals() == 0) return false;
     raised = std::make_exception_ptr(py::error_already_set());
     return true;
+}
+
+void raise_signal(const char* operation) {
+    if (!check_signals()) return;
+    throw Aborted(std::string("Store.") + operation + ": interrupted by a signal", {.operation = "Store.wait"},
+                  ErrorCode::interrupted);
 }
 
 std::exception_ptr raised_by_signal() {

@@ -13,6 +13,9 @@ void run_signal_handlers_in_waits();
 /// Call it without the GIL.
 bool check_signals() noexcept;
 
+/// Ends a wait in `operation` of a store, with Aborted (code interrupted), if check_signals().
+void raise_signal(const char* operation);
+
 /// Returns, once, the exception of the handler that ended the last wait, which reaches Python unchanged
 /// (KeyboardInterrupt); null if there was none.
 std::exception_ptr raised_by_signal();

@@ -1,4 +1,4 @@
-// Stores, both ways: tutti's worlds meet in a torch Store, and tutti's stores serve as torch Stores.
+// Stores, both ways: a torch Store serves as one of tutti's, and tutti's stores serve as torch Stores.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -21,33 +21,12 @@ inline std::string text_of(const Bytes& bytes) {
     return {bytes.begin(), bytes.end()};
 }
 
-/// The interface to a joining rank that waits in a store.
-class JoiningWatch {
- public:
-    virtual ~JoiningWatch() = default;
-    /// The wait calls it again and again. An exception ends the wait, unless the awaited keys are there by now.
-    virtual void look() = 0;
-    /// The wait's time is over. True: this rank is in nevertheless, and the awaited keys are there.
-    virtual bool give_up() = 0;
-    /// The rest of this rank's time.
-    virtual Milliseconds left() const = 0;
-};
-
-/// A backend whose first user is a rank that joins a world.
-class JoiningStore : public StoreBackend {
- public:
-    /// From now on every wait calls `watch` (null: none).
-    virtual void watch(JoiningWatch* watch) = 0;
-    /// From now on the program uses its store again, also in waits.
-    virtual void joined() = 0;
-    /// The same keys, for requests beside a wait. Each takes no longer than its timeout, whatever the store does.
-    virtual std::shared_ptr<StoreBackend> beside() = 0;
-};
-
-/// A store that keeps its data in `store`; for one of ours, in the store below it. abort() ends all waits. It uses the
-/// program's connection until joined(), and then, or beside waits, a copy (clone) if that is possible: a wait of the
-/// program does not hold up ours. Call and use it without the GIL: the store may be written in Python.
-std::shared_ptr<JoiningStore> store_to_join_in(const c10::intrusive_ptr<c10d::Store>& store);
+/// A store that keeps its data in `store`; for one of ours, the store below it. Its waits poll, and abort() ends them.
+/// Call and use it without the GIL: the store may be written in Python.
+std::shared_ptr<StoreBackend> backend_of(const c10::intrusive_ptr<c10d::Store>& store);
+/// A backend_of() uses the program's connection, as the program waits for the group that joins by it. From now on the
+/// program uses it again, also in waits: the backend uses a copy (clone), if that is possible.
+void leave_connection_to_program(StoreBackend& backend);
 
 /// A torch Store that keeps its data in one of tutti's. Queues are keys "KEY/queue/INDEX" and two counters.
 class TorchStore : public c10d::Store {

@@ -123,6 +123,7 @@ void StoreLine::no_answer(const char* operation) const {
 }
 
 c10::intrusive_ptr<c10d::Store> StoreLine::connection() {
+    if (is_of_program_) return program_;
     const std::lock_guard lock(mutex_);
     // PyTorch's client would try to connect again and again, and logs its own stack when a connection ends.
     if (tcp_ && !has_server()) throw DistStoreError(server() + " is gone");

@@ -1,12 +1,14 @@
 // StoreLine: requests to a torch Store that keep their time limits.
 //
 // The client of PyTorch's TCPStore tries for the whole time limit of its store to reach a server that has gone, and
-// waits for one that is stopped without an end. So a thread of its own makes a request that must not hold up its
-// caller, on a connection of its own. A caller without an answer in time leaves the request to that thread, which stays
-// behind; until it is back the store counts as gone.
+// waits for one that is stopped without an end. So a thread of its own makes each request to a TCPStore: on the
+// program's connection while the program waits for a group to join, then on a connection of its own. A caller without
+// an answer in time leaves the request to that thread, which stays behind; until it is back the store counts as gone.
 //
 // Threads: any. Without the GIL.
 #pragma once
+
+#include "signals.hpp"
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -94,24 +96,18 @@ class StoreLine : public std::enable_shared_from_this<StoreLine> {
             });
         });
         std::unique_lock lock(asked->mutex);
-        if (!asked->changed.wait_until(lock, end, [&] { return asked->over; })) no_answer(operation);
+        while (!asked->changed.wait_for(lock, between_looks, [&] { return asked->over; })) {
+            if (std::chrono::steady_clock::now() >= end) no_answer(operation);
+            raise_signal(operation);
+        }
         if (asked->error) asking(operation, [&] { std::rethrow_exception(asked->error); });
         return std::move(*asked->result);
     }
-    /// As ask, without waiting for the answer. Only where there is a TCPStore.
-    template <class Request>
-    void tell(const char* operation, Request request) {
-        begin(operation, Milliseconds(0));
-        on_thread([line = shared_from_this(), request] {
-            const Turn turn{*line};
-            try {
-                request(*line->connection());
-            } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): nobody waits for it
-            }
-        });
-    }
+    /// Until then requests go by the program's own connection.
+    void leave_connection_to_program() noexcept { is_of_program_ = false; }
 
  private:
+    static constexpr Milliseconds between_looks{10};
     static constexpr Milliseconds first_patience{500};  // makes the connection, too
     struct Turn {
         StoreLine& line;
@@ -134,7 +130,7 @@ class StoreLine : public std::enable_shared_from_this<StoreLine> {
     std::mutex mutex_;
     int silent_ = -1;  // a connection that ends when the server does
     c10::intrusive_ptr<c10d::Store> own_;
-    std::atomic<bool> has_connection_{false};
+    std::atomic<bool> has_connection_{false}, is_of_program_{true};
 };
 
 /// The address of this host that traffic to `host` leaves by; empty: none.

@@ -96,9 +96,9 @@ def other_ways(rank: int, n: int) -> None:
         dist.barrier()
 
 
-def different_lists(rank: int, n: int) -> tuple[str, float]:
+def different_lists(rank: int, n: int, own: list[int]) -> tuple[str, float]:
     dist.barrier()
-    return failure(dist.new_group, [0, 1] if rank == 0 else [0, 1, 2], timeout=timedelta(seconds=LIMIT))
+    return failure(dist.new_group, own if rank == 0 else [0, 1, 2], timeout=timedelta(seconds=LIMIT))
 
 
 def late_once(rank: int, n: int, kind: str, port: int, folder: str) -> None:
@@ -106,7 +106,7 @@ def late_once(rank: int, n: int, kind: str, port: int, folder: str) -> None:
     store = store_of(kind, rank, port, folder)
     if rank == 0:
         message, _ = failure(join, store, rank, n, 0.5)
-        assert "missing: rank 1" in message and "imed out" in message and "(timeout after 500ms)" in message, message
+        assert "not there: 1" in message and "imed out" in message and "(timeout after 500ms)" in message, message
         store.set("second", "")
     else:
         store.wait(["second"])
@@ -120,7 +120,7 @@ def early_once(rank: int, n: int, kind: str, port: int, folder: str) -> None:
     store = store_of(kind, rank, port, folder)
     if rank == 1:
         message, _ = failure(join, store, rank, n, 0.5)
-        assert "rank 0 did not answer" in message and "imed out" in message, message
+        assert "not there: 0" in message and "imed out" in message, message
         store.set("second", "")
     else:
         store.wait(["second"])
@@ -230,6 +230,27 @@ def interrupted(rank: int, n: int, kind: str, port: int, folder: str) -> None:
     stay(store, rank, n)
 
 
+def interrupted_while_the_server_is_stopped(rank: int, n: int, kind: str, port: int, folder: str) -> None:
+    store = store_of(kind, rank, port, folder)
+    if rank == 0:
+        store.set("server", str(os.getpid()))
+    else:
+        server = int(store.get("server"))
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.kill(server, signal.SIGSTOP)
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        began = time.monotonic()
+        try:
+            join(store, rank, n)
+        except KeyboardInterrupt:
+            assert time.monotonic() - began < SOON, time.monotonic() - began
+        else:
+            raise AssertionError("expected KeyboardInterrupt")
+        finally:
+            os.kill(server, signal.SIGCONT)
+    stay(store, rank, n)
+
+
 # Rank 0 serves the store. Rank 1 finds out that their calls do not match when rank 0, and with it the store, may be gone.
 GONE = """
 import os, sys, time, torch, torch.distributed as dist
@@ -270,8 +291,9 @@ class Groups(unittest.TestCase):
         ranks.run(4, other_ways)
 
     def test_ranks_that_make_a_group_of_different_lists_say_so(self) -> None:
-        for result in ranks.run(3, different_lists):
-            self.assert_told(result, "disagree", "says 3 ranks", "rank 0 says 2 ranks")
+        for own, words in ([0, 1], "2 ranks"), ([0, 2], "ranks [0, 2]"):
+            for result in ranks.run(3, different_lists, own):
+                self.assert_told(result, "says 3 ranks", f"rank 0 says {words}")
 
     def test_who_comes_late_meets_the_others_in_their_second_try(self) -> None:
         self.run_in_stores(2, late_once)
@@ -303,15 +325,18 @@ class Groups(unittest.TestCase):
         for results in self.run_in_stores(3, sizes, [3, 3, 2], kinds=("tcp",)):
             self.assert_told(results[2], "ValueError", "rank 2 of 2 ranks")
             for result in results[:2]:
-                self.assert_told(result, "rank 2: rank 2 of 2 ranks")
+                self.assert_told(result, "rank 2 cannot come: rank 2 of 2 ranks")
 
     def test_two_processes_cannot_be_one_rank(self) -> None:
         for results in self.run_in_stores(3, same_rank):
             for result in results:
-                self.assert_told(result, "two processes say that they are rank 1")
+                self.assert_told(result, "two say that they are rank 1, process")
 
     def test_ctrl_c_ends_the_wait_and_lets_go_of_the_store(self) -> None:
         self.run_in_stores(2, interrupted)
+
+    def test_ctrl_c_ends_the_wait_for_a_server_that_is_stopped(self) -> None:
+        self.run_in_stores(2, interrupted_while_the_server_is_stopped, kinds=("tcp",))
 
     def test_groups_live_one_after_the_other_in_one_store(self) -> None:
         self.run_in_stores(3, lives)
