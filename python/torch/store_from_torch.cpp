@@ -152,60 +152,64 @@ class StoreFromTorch : public StoreBackend {
         }
         return call(operation, std::max(std::chrono::ceil<Milliseconds>(end - Clock::now()), least_patience), read);
     }
+    /// When a wait asks.
+    struct Pace {
+        std::string key;
+        Clock::time_point began, next, ended;
+        bool goes_on = false;
+    };
     // Polls, more seldom the longer it takes: abort() cannot end the store's own wait, which holds up the connection's
     // other users, and PyTorch logs each one that times out.
     bool wait_for(const std::vector<std::string>& names, Clock::time_point end, int bell) {
-        const auto began = begin_of_wait(names.front());
-        auto next_question = Clock::now();
+        Pace pace = pace_of(names.front());
         for (;;) {
             raise_abort();
             still_waiting();
             raise_signal("wait");
             const auto now = Clock::now();
-            if (now >= next_question) {
+            if (now >= pace.next) {
                 if (are_there(names, std::max(least_patience, std::chrono::ceil<Milliseconds>(end - now)))) return true;
-                if (now >= end) {
-                    end_of_wait();
-                    return false;
-                }
-                next_question = std::min(end, now + pause_after(now - began, bell >= 0));
+                pace.next = now + pause_after(now - pace.began, bell >= 0);
+                if (!pace.goes_on && now < end) pace.next = std::min(pace.next, end);
             }
-            const timespec length{
-                0, std::clamp<std::chrono::nanoseconds>(next_question - now, shortest_pause, between_looks).count()};
+            if (now >= end) {
+                keep(std::move(pace));
+                return false;
+            }
+            const std::chrono::nanoseconds left = std::min(pace.next, end) - now;
+            const timespec length{0, std::clamp(left, shortest_pause, between_looks).count()};
             pollfd entry{bell, POLLIN, 0};
             if (::ppoll(&entry, 1, &length, nullptr) > 0) {
                 bell = -1;
-                next_question = now;
+                pace.next = now;
             }
         }
     }
     std::chrono::nanoseconds pause_after(std::chrono::nanoseconds waited, bool has_bell) const {
         if (has_bell) return longest_pause;
-        return std::clamp<std::chrono::nanoseconds>(waited / 8, shortest_pause,
-                                                    line_->tcp() ? longest_pause_of_server : longest_pause);
+        return std::clamp(waited / 8, shortest_pause, line_->tcp() ? longest_pause_of_server : longest_pause);
     }
     // A rank that waits in slices does not begin anew with each of them.
-    Clock::time_point begin_of_wait(const std::string& key) {
+    Pace pace_of(const std::string& key) {
         const auto now = Clock::now();
         const std::lock_guard lock(mutex_);
-        if (last_key_ != key || now - last_end_ > same_wait) {
-            last_key_ = key;
-            last_begin_ = now;
-        }
-        last_end_ = now;
-        return last_begin_;
+        if (last_.key != key || now - last_.ended > same_wait) return {key, now, now, {}, false};
+        Pace pace = last_;
+        pace.goes_on = true;
+        return pace;
     }
-    void end_of_wait() {
+    void keep(Pace pace) {
+        pace.ended = Clock::now();
         const std::lock_guard lock(mutex_);
-        last_end_ = Clock::now();
+        last_ = std::move(pace);
     }
 
     const std::shared_ptr<StoreLine> line_;
     std::string host_;
     std::atomic<bool> aborted_{false};
     mutable std::mutex mutex_;
-    std::string reason_, last_key_;
-    Clock::time_point last_begin_{}, last_end_{};
+    std::string reason_;
+    Pace last_;
 };
 
 }  // namespace
