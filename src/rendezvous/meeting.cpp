@@ -45,6 +45,8 @@ namespace {
 /// Rank 0 looks this often at the ranks that have come while others are missing; other ranks do so where they look for
 /// a circle, or their caller wants to know.
 constexpr Milliseconds long_look{400}, short_look{100};
+/// A look for a circle takes a request for each rank of the meeting, so a rank that waits long looks ever more seldom.
+constexpr Milliseconds longest_between_circles{1600};
 /// A rank whose time is over waits so long for rank 0, which knows best who is missing.
 constexpr Milliseconds time_for_rank_0{200};
 /// For a rank that has said that it cannot come, and is about to say why.
@@ -244,6 +246,8 @@ void Meeting::be(const std::string& number) {
     number_ = number;
     id_ = terms_.name + "/" + number;
     entered_ = false;
+    between_circles_ = Milliseconds(0);
+    next_circle_ = Deadline::after(between_circles_);
 }
 
 // True: the ranks have met. False: the attempt is that of others. Throws the failure that all ranks get.
@@ -433,6 +437,9 @@ StoreTalk<bool> Meeting::leave() {
 
 // Settles all meetings on a circle, with one sentence.
 StoreTalk<bool> Meeting::look_for_circle() {
+    if (!next_circle_.expired()) co_return false;
+    between_circles_ = std::clamp(2 * between_circles_, short_look, longest_between_circles);
+    next_circle_ = Deadline::after(between_circles_);
     const int own = number_of(terms_.rank);
     if (noted_ != id_) {
         const MeetingNote note{surroundings_.random(), id_, terms_.words, terms_.members};

@@ -103,11 +103,13 @@ class Meeting {
     const Surroundings surroundings_;
     const Deadline deadline_;
     const std::string payload_;
-    std::string own_;                 // this rank's card as it stands in the store
-    std::string number_, id_;         // of the attempt; the beginning of its keys
-    std::vector<std::string> cards_;  // rank 0: of those who have come
-    std::vector<int> missing_;        // rank 0: the ranks that have not come
-    std::string noted_;               // the attempt that this rank's note on the board is about; empty: none
+    std::string own_;                  // this rank's card as it stands in the store
+    std::string number_, id_;          // of the attempt; the beginning of its keys
+    std::vector<std::string> cards_;   // rank 0: of those who have come
+    std::vector<int> missing_;         // rank 0: the ranks that have not come
+    std::string noted_;                // the attempt that this rank's note on the board is about; empty: none
+    Milliseconds between_circles_{0};  // the pause between two looks for a circle
+    Deadline next_circle_ = Deadline::after(between_circles_);
     bool entered_ = false, settled_ = false;
     bool is_ending_ = false;  // what it still says to others must not hold it up
 };

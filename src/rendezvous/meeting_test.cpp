@@ -3,6 +3,7 @@
 
 #include "store/process_test_support.hpp"
 #include "store/tcp_test_support.hpp"
+#include "support/forwarding_store.hpp"
 #include "support/message_of.hpp"
 
 #include <gtest/gtest.h>
@@ -154,6 +155,24 @@ TEST(Meet, finds_a_circle_of_ranks_that_wait_for_each_other) {
             "meet: ranks wait for each other: rank 0 goes to the rows; rank 1 goes to the columns; expected one order "
             "of meetings on all ranks");
     });
+}
+
+TEST(Meet, looks_ever_more_seldom_for_a_circle) {
+    struct Counting : test::ForwardingStore {
+        std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired,
+                                Milliseconds timeout) override {
+            if (key == "board/1") ++looks;
+            return ForwardingStore::compare_set(key, expected, desired, timeout);
+        }
+        int looks = 0;
+    };
+    const auto counting = std::make_shared<Counting>();
+    MeetingTerms terms = terms_of(Store(counting), 1, 3);
+    terms.members = {0, 1, 2};
+    terms.timeout = 1500ms;
+    message_of<Timeout>([&] { meet(terms, ""); });
+    EXPECT_GT(counting->looks, 0);
+    EXPECT_LE(counting->looks, 6);  // after 0.1, 0.2, 0.4 and 0.8 seconds
 }
 
 TEST(Meet, tells_of_a_process_that_ended_while_it_waited) {
