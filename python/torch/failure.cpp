@@ -50,7 +50,7 @@ std::exception_ptr translated(std::exception_ptr error, const Place& place) {
         return std::make_exception_ptr(c10::Error(here, message_of(e, place)));
     } catch (const DistStoreError& e) {
         const std::string message = message_of(e, place);
-        const bool says_so = e.code() != ErrorCode::timeout || message.find("imed out") != std::string::npos;
+        const bool says_so = e.code() != ErrorCode::timeout || message.find("Timed out") != std::string::npos;
         return std::make_exception_ptr(c10::DistStoreError(here, says_so ? message : "Timed out: " + message));
     } catch (const DistNetworkError& e) {
         return std::make_exception_ptr(c10::DistNetworkError(here, message_of(e, place)));

@@ -106,7 +106,7 @@ def late_once(rank: int, n: int, kind: str, port: int, folder: str) -> None:
     store = store_of(kind, rank, port, folder)
     if rank == 0:
         message, _ = failure(join, store, rank, n, 0.5)
-        assert "not there: 1" in message and "imed out" in message and "(timeout after 500ms)" in message, message
+        assert "not there: 1" in message and "Timed out" in message and "(timeout after 500ms)" in message, message
         store.set("second", "")
     else:
         store.wait(["second"])
@@ -120,7 +120,7 @@ def early_once(rank: int, n: int, kind: str, port: int, folder: str) -> None:
     store = store_of(kind, rank, port, folder)
     if rank == 1:
         message, _ = failure(join, store, rank, n, 0.5)
-        assert "not there: 0" in message and "imed out" in message, message
+        assert "not there: 0" in message and "Timed out" in message, message
         store.set("second", "")
     else:
         store.wait(["second"])
