@@ -1,5 +1,6 @@
 #include "core/biased_mutex.hpp"
 
+#include "core/assert.hpp"
 #include "core/membarrier.hpp"
 
 #include <tutti/error.hpp>
@@ -41,10 +42,12 @@ bool BiasedMutex::try_lock() {
 
 bool BiasedMutex::enter_inner() {
     if (!try_lock()) return false;
+    TUTTI_ASSERT(last_ == this_thread() && alone_ >= 0);
     if (++alone_ < alone_enough || !membarrier::has_own()) return true;
     if (owner_.load(std::memory_order_relaxed) == nullptr) owner_.store(this_thread(), std::memory_order_relaxed);
     if (owner_.load(std::memory_order_relaxed) != this_thread()) return true;
     held_ = true;
+    TUTTI_ASSERT(!inside_.load(std::memory_order_relaxed));
     biased_.store(true, std::memory_order_relaxed);
     return true;
 }
@@ -53,6 +56,7 @@ bool BiasedMutex::enter_inner() {
 void BiasedMutex::taken() {
     if (std::exchange(last_, this_thread()) != this_thread()) alone_ = 0;
     const bool owns = owner_.load(std::memory_order_relaxed) == this_thread();
+    TUTTI_ASSERT(!owns || !held_);
     if (owns) held_ = true;
     if (owns || !biased_.load(std::memory_order_relaxed)) return;
     biased_.store(false, std::memory_order_relaxed);

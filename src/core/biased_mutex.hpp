@@ -1,9 +1,9 @@
 // BiasedMutex: a mutex whose usual user takes and gives it back with plain loads and stores.
 //
-// A locked instruction waits until the stores before it have become visible to all CPUs, which takes as long as a whole
-// short collective. Here the thread that enters most pays none: it announces itself with a store, and looks whether
-// another thread has asked it to stop doing that. The thread that asks makes the fence for both (membarrier), and waits
-// until the owner is out.
+// An atomic read-modify-write waits until all earlier stores are visible to all CPUs, which takes as long as a whole
+// short collective. Here the thread that locks most, the owner, uses none: it stores inside_, then loads biased_.
+// Another thread that wants the mutex clears biased_, issues the memory fence for both threads (membarrier), and waits
+// until the owner has left.
 //
 // Threads: any. lock(), try_lock() and unlock() are those of a mutex; enter() and leave() are the short form.
 // Invariants: the first thread that has entered often enough becomes the owner for good; only it writes inside_.
@@ -11,6 +11,7 @@
 // locking (Dice, Huang and Yang, 2001; "Asymmetric Dekker synchronization").
 #pragma once
 
+#include "core/assert.hpp"
 #include "core/thread_safety.hpp"
 
 #include <atomic>
@@ -66,7 +67,10 @@ class TUTTI_THREAD_ATTRIBUTE(capability("mutex")) BiasedMutex {
     class UsersCode {
      public:
         UsersCode() noexcept { ++users_code_; }
-        ~UsersCode() { --users_code_; }
+        ~UsersCode() {
+            TUTTI_ASSERT(users_code_ > 0);
+            --users_code_;
+        }
         UsersCode(const UsersCode&) = delete;
         UsersCode& operator=(const UsersCode&) = delete;
     };

@@ -1,5 +1,7 @@
 #include "core/crc32c.hpp"
 
+#include "core/assert.hpp"
+
 #include <array>
 #include <cstring>
 
@@ -34,6 +36,7 @@ constexpr std::uint32_t x_to(unsigned exponent) {
         if ((exponent & 1) != 0) result = product(result, square);
         square = product(square, square);
     }
+    TUTTI_ASSERT(result != 0);
     return result;
 }
 
@@ -54,12 +57,14 @@ constexpr auto tables = [] {
 }();
 
 std::uint64_t word_at(const std::byte* at) noexcept {
+    TUTTI_ASSERT(at != nullptr);
     std::uint64_t word = 0;
     std::memcpy(&word, at, sizeof word);
     return word;
 }
 
 std::uint32_t by_tables(std::uint32_t state, const std::byte* at, std::size_t bytes) noexcept {
+    TUTTI_ASSERT(at != nullptr || bytes == 0);
     for (; bytes >= 8; at += 8, bytes -= 8) {
         const std::uint64_t word = word_at(at) ^ state;
         state = 0;
@@ -104,10 +109,12 @@ TUTTI_CRC_TARGET std::uint32_t three_pieces(std::uint32_t state, const std::byte
         }
         state = product(before_two, state) ^ product(before_one, second) ^ third;
     }
+    TUTTI_ASSERT(bytes < 3 * piece);
     return state;
 }
 
 TUTTI_CRC_TARGET std::uint32_t by_instruction(std::uint32_t state, const std::byte* at, std::size_t bytes) noexcept {
+    TUTTI_ASSERT(at != nullptr || bytes == 0);
     state = three_pieces<8192>(state, at, bytes);
     state = three_pieces<1024>(state, at, bytes);
     for (; bytes >= 8; at += 8, bytes -= 8) state = step(state, word_at(at));
@@ -126,6 +133,7 @@ struct Distance {
     long long first, last;
 };
 constexpr Distance distance(unsigned bytes) {
+    TUTTI_ASSERT(8 * bytes >= 33);
     return {static_cast<long long>(x_to(8 * bytes + 31)), static_cast<long long>(x_to(8 * bytes - 33))};
 }
 
@@ -153,6 +161,7 @@ TUTTI_FOLD_TARGET std::uint32_t by_folding(std::uint32_t state, const std::byte*
     __m512i sum = sums[0];
     for (std::size_t i = 1; i < count; ++i) sum = fold(sum, one_further, sums[i]);
     for (; bytes >= wide; at += wide, bytes -= wide) sum = fold(sum, one_further, _mm512_loadu_si512(at));
+    TUTTI_ASSERT(bytes < wide);
     std::array<std::byte, wide> rest;
     _mm512_storeu_si512(rest.data(), sum);
     state = by_instruction(0, rest.data(), rest.size());
@@ -185,11 +194,14 @@ Ways usable_ways() noexcept {
 
 std::span<const Crc32cWay> crc32c_ways() noexcept {
     static const Ways ways = usable_ways();
+    TUTTI_ASSERT(ways.count >= 1 && ways.count <= ways.all.size());
     return std::span(ways.all).first(ways.count);
 }
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) noexcept {
     static const Crc32cWay best = crc32c_ways().back();
+    TUTTI_ASSERT(best.run != nullptr);
+    TUTTI_ASSERT(bytes.data() != nullptr || bytes.empty());
     return ~best.run(~before, bytes.data(), bytes.size());
 }
 

@@ -10,7 +10,8 @@
 
 namespace tutti {
 
-/// The CRC-32C of `bytes`, behind earlier bytes whose CRC-32C is `before` (0: there are none).
+/// The CRC-32C of a message that ends with `bytes`; `before` is the CRC-32C of the message's bytes before them (0:
+/// none).
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0) noexcept;
 
 /// A way to compute it. crc32c() takes the last: each is quicker than those before it.

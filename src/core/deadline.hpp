@@ -4,6 +4,8 @@
 // A value; cheap to copy. Built from a duration at the start of an operation and passed down.
 #pragma once
 
+#include "core/assert.hpp"
+
 #include <algorithm>
 #include <chrono>
 
@@ -43,12 +45,13 @@ class Deadline {
     Clock::duration remaining(Instant now = Clock::now()) const {
         return now >= when_ ? Clock::duration::zero() : when_ - now;
     }
-    /// For a call that takes a timeout, to which zero may mean another one: rounded up, at least a millisecond.
+    /// For a call to which a timeout of zero has a special meaning: rounded up, at least a millisecond.
     std::chrono::milliseconds timeout(Instant now = Clock::now()) const {
         return std::max(std::chrono::milliseconds(1), std::chrono::ceil<std::chrono::milliseconds>(remaining(now)));
     }
     /// For poll(2) and epoll: rounded up, at most `slice`, never negative.
     int poll_ms(std::chrono::milliseconds slice, Instant now = Clock::now()) const {
+        TUTTI_ASSERT(slice.count() >= 0);
         const auto left =
             std::chrono::ceil<std::chrono::milliseconds>(std::min<Clock::duration>(remaining(now), slice));
         return static_cast<int>(left.count());

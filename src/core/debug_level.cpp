@@ -1,5 +1,6 @@
 #include "core/debug_level.hpp"
 
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
 #include "core/suggestion.hpp"
@@ -45,6 +46,7 @@ DebugLevel get_debug_level() noexcept {
     const DebugLevel found = from_environment([](const char*, const std::string&) {});
     int expected = -1;
     debug_level_now.compare_exchange_strong(expected, static_cast<int>(found));
+    TUTTI_ASSERT(debug_level_now >= 0 && debug_level_now <= static_cast<int>(DebugLevel::detail));
     return static_cast<DebugLevel>(debug_level_now.load());
 }
 
@@ -65,6 +67,7 @@ void set_debug_level_from_env() {
 
 void take_debug_level_from_env() {
     if (!set_by_program) set_debug_level_from_env();
+    TUTTI_ASSERT(debug_level_now >= 0 || set_by_program);
 }
 
 }  // namespace tutti

@@ -1,5 +1,7 @@
 #include "core/descriptors.hpp"
 
+#include "core/assert.hpp"
+
 #include <sys/resource.h>
 
 #include <atomic>
@@ -14,6 +16,7 @@ std::atomic<std::uint64_t> before_raise{0};  // 0: nothing was raised
 bool raise() noexcept {
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
+    TUTTI_ASSERT(limit.rlim_cur < limit.rlim_max);
     std::uint64_t none = 0;
     before_raise.compare_exchange_strong(none, limit.rlim_cur);
     limit.rlim_cur = limit.rlim_max;
@@ -31,6 +34,7 @@ void give_back() noexcept {
 Limits limits() noexcept {
     rlimit limit{};
     ::getrlimit(RLIMIT_NOFILE, &limit);
+    TUTTI_ASSERT(limit.rlim_cur <= limit.rlim_max);
     return {limit.rlim_cur, limit.rlim_max};
 }
 

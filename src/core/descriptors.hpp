@@ -1,6 +1,6 @@
 // Descriptors: how many files this process may have open (RLIMIT_NOFILE). The soft limit is there for programs that use
-// select(2); the hard one is the system's. A world and a store raise it as they begin: which system call would be the
-// first to find no descriptor depends on the program, and each would need its own second try.
+// select(2); the hard one is the system's. A world and a store raise it as they begin: otherwise any call that opens
+// a descriptor could be the first to fail (EMFILE), and each would need its own retry.
 //
 // Threads: raise() any; give_back() in a forked child before exec, where only async-signal-safe calls may run.
 #pragma once

@@ -1,5 +1,6 @@
 #include "core/env.hpp"
 
+#include "core/assert.hpp"
 #include "core/log.hpp"
 #include "core/suggestion.hpp"
 #include "core/text.hpp"
@@ -99,16 +100,20 @@ std::string after_the_prefix(std::string_view name) {
 }  // namespace
 
 std::span<const Variable> known_variables() {
+    TUTTI_ASSERT(std::ranges::is_sorted(table, {}, &Variable::name));
     return table;
 }
 
 std::optional<std::string> get(std::string_view name) {
+    TUTTI_ASSERT(!name.empty() && name.find('=') == std::string_view::npos);
+    TUTTI_ASSERT(!name.starts_with(prefix) || std::ranges::binary_search(table, name, {}, &Variable::name));
     const char* value = std::getenv(std::string(name).c_str());
     if (value == nullptr || *value == '\0') return std::nullopt;
     return std::string(value);
 }
 
 std::optional<std::int64_t> get_int(std::string_view name, std::int64_t min, std::int64_t max) {
+    TUTTI_ASSERT(min <= max);
     const auto text = get(name);
     if (!text) return std::nullopt;
     const auto value = number_in<std::int64_t>(*text);
@@ -116,6 +121,7 @@ std::optional<std::int64_t> get_int(std::string_view name, std::int64_t min, std
         throw InvalidArgument(
             fmt::format("environment variable {}={}: expected an integer from {} to {}", name, *text, min, max));
     }
+    TUTTI_ASSERT(*value >= min && *value <= max);
     return value;
 }
 
@@ -135,6 +141,7 @@ bool truth(std::string_view name, const std::string& text) {
 std::vector<std::string> unknown_variables(std::span<const char* const> environment) {
     std::vector<std::string> sentences;
     for (const char* entry : environment) {
+        TUTTI_ASSERT(entry != nullptr);
         const std::string_view text(entry);
         const std::string_view name = text.substr(0, text.find('='));
         if (!name.starts_with(prefix)) continue;
@@ -151,6 +158,7 @@ void warn_about_unknown_variables() {
     static std::once_flag once;
     std::call_once(once, [] {
         std::size_t count = 0;
+        TUTTI_ASSERT(environ != nullptr);
         while (environ[count] != nullptr) ++count;
         for (const auto& sentence : unknown_variables({environ, count})) TUTTI_WARN("{}", sentence);
     });

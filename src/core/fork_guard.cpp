@@ -1,5 +1,7 @@
 #include "core/fork_guard.hpp"
 
+#include "core/assert.hpp"
+
 #include <pthread.h>
 #include <unistd.h>
 
@@ -39,6 +41,8 @@ Noted& noted() {
 
 void close_in_children(int fd) {
     const std::lock_guard lock(noted().mutex);
+    TUTTI_ASSERT(fd >= 0);
+    TUTTI_ASSERT(std::ranges::find(noted().fds, fd) == noted().fds.end());
     noted().fds.push_back(fd);
 }
 
@@ -48,6 +52,7 @@ unsigned generation() noexcept {
 
 void forget(int fd) {
     const std::lock_guard lock(noted().mutex);
+    TUTTI_ASSERT(fd >= 0);
     auto& fds = noted().fds;
     if (const auto found = std::ranges::find(fds, fd); found != fds.end()) {
         *found = fds.back();

@@ -4,6 +4,7 @@
 // Threads: any. Forget a descriptor before closing it.
 #pragma once
 
+#include "core/assert.hpp"
 #include "core/unique_fd.hpp"
 
 #include <utility>
@@ -24,6 +25,7 @@ class GuardedFd {
     }
     GuardedFd(GuardedFd&&) noexcept = default;
     GuardedFd& operator=(GuardedFd&& other) noexcept {
+        TUTTI_ASSERT(this != &other);
         reset();
         fd_ = std::move(other.fd_);
         generation_ = other.generation_;
@@ -35,6 +37,7 @@ class GuardedFd {
     void reset() noexcept {
         if (!fd_) return;
         if (generation_ != generation()) return void(fd_.release());
+        TUTTI_ASSERT(fd_.get() >= 0);
         forget(fd_.get());
         fd_.reset();
     }

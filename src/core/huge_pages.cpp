@@ -1,5 +1,6 @@
 #include "core/huge_pages.hpp"
 
+#include "core/assert.hpp"
 #include "core/log.hpp"
 #include "core/settings.hpp"
 
@@ -51,6 +52,7 @@ HugePages::HugePages() : enabled_(settings::huge_pages() == settings::HugePages:
 }
 
 HugePages::Buffer& HugePages::find(std::uintptr_t begin, std::uintptr_t end) {
+    TUTTI_ASSERT(begin < end && begin % page_bytes == 0 && end % page_bytes == 0);
     const auto found =
         std::ranges::find_if(buffers_, [&](const Buffer& b) { return b.begin == begin && b.end == end; });
     if (found != buffers_.end()) return *found;
@@ -62,6 +64,7 @@ HugePages::Buffer& HugePages::find(std::uintptr_t begin, std::uintptr_t end) {
 // Nothing where the kernel does not tell.
 std::optional<bool> HugePages::is_huge(const Buffer& buffer) const {
     Region region{};
+    TUTTI_ASSERT(buffer.begin < buffer.end);
     Scan scan;
     scan.start = buffer.begin;
     scan.end = buffer.end;
@@ -75,6 +78,7 @@ std::optional<bool> HugePages::is_huge(const Buffer& buffer) const {
 // Other memory may have come to the same place since it was collapsed: once, or after every use, as in a program that
 // makes a buffer anew each time. This checks whether the huge pages are still there at the next use.
 void HugePages::look_at(Buffer& buffer) const {
+    TUTTI_ASSERT(buffer.next == buffer.end && buffer.uses_left == 0);
     const std::optional<bool> huge = is_huge(buffer);
     const bool was_collapsed = std::exchange(buffer.collapsed, false);
     if (huge == true) {
@@ -85,10 +89,12 @@ void HugePages::look_at(Buffer& buffer) const {
         buffer.next = buffer.begin;
     }
     buffer.uses_left = buffer.wait;
+    TUTTI_ASSERT(buffer.wait >= uses_before && buffer.wait <= wait_max);
 }
 
 // Half of the huge page has been touched, or there is room for the rest.
 bool HugePages::affordable(const Buffer& buffer) {
+    TUTTI_ASSERT(buffer.begin % page_bytes == 0 && buffer.begin < buffer.end);
     if (buffer.end - buffer.begin > page_bytes) return true;
     std::array<unsigned char, page_bytes / 4096> resident{};
     const auto small = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -98,11 +104,13 @@ bool HugePages::affordable(const Buffer& buffer) {
     if (added <= page_bytes / 2) return true;
     if (added_bytes_ + added > added_bytes_max) return false;
     added_bytes_ += added;
+    TUTTI_ASSERT(added_bytes_ <= added_bytes_max);
     return true;
 }
 
 void HugePages::used(const std::byte* at, std::size_t bytes) {
     if (!enabled_ || bytes < least_bytes) return;
+    TUTTI_ASSERT(at != nullptr);
     const auto address = reinterpret_cast<std::uintptr_t>(at);
     std::uintptr_t begin = nearest_boundary(address), end = nearest_boundary(address + bytes);
     if (begin >= end) {
@@ -111,6 +119,8 @@ void HugePages::used(const std::byte* at, std::size_t bytes) {
     }
     Buffer& buffer = find(begin, end);
     buffer.last_use = ++clock_;
+    TUTTI_ASSERT(buffer.next >= begin && buffer.next <= end);
+    TUTTI_ASSERT(buffer.next != end || buffer.uses_left > 0);
     if (buffer.next == end && --buffer.uses_left == 0) look_at(buffer);
     if (buffer.next == end) return;
     if (buffer.next == begin && !affordable(buffer)) {
@@ -120,6 +130,7 @@ void HugePages::used(const std::byte* at, std::size_t bytes) {
     }
     const std::uintptr_t eighth = (end - begin) / 8 / page_bytes * page_bytes;
     const std::uintptr_t stop = std::min(end, buffer.next + std::max<std::uintptr_t>(bytes_at_once, eighth));
+    TUTTI_ASSERT(stop > buffer.next && stop <= end);
     static std::once_flag said;
     std::call_once(said, [] {
         TUTTI_INFO("buffers that are used often get huge pages in place (TUTTI_HUGE_PAGES=own: tutti's own alone)");

@@ -1,5 +1,5 @@
-// HugePages: buffers that are used again and again get huge pages, unless TUTTI_HUGE_PAGES says something else: their
-// memory is the caller's.
+// HugePages: gives huge pages to buffers of the caller's that collectives use again and again, unless TUTTI_HUGE_PAGES
+// forbids it.
 //
 // The kernel copies between processes page by page; from huge pages (2 MiB) it takes half the time. Programs seldom ask
 // for them, and by the usual setting (`madvise`) the kernel gives none unasked. So a buffer that was used often is
@@ -28,7 +28,7 @@ class HugePages {
     /// The most that one call collapses, which takes it 4 ms longer, more where all CPUs are busy; of more than 128 MiB
     /// an eighth.
     static constexpr std::size_t bytes_at_once = std::size_t{16} << 20;
-    /// The most untouched memory, in all, that huge pages add to buffers much shorter than one.
+    /// The most untouched memory, in all, that huge pages add to buffers much shorter than a huge page.
     static constexpr std::size_t added_bytes_max = std::size_t{64} << 20;
 
     /// Whether the system allows huge pages: its setting is not `never`.
@@ -45,7 +45,7 @@ class HugePages {
  private:
     struct Buffer {
         std::uintptr_t begin = 0, end = 0;
-        std::uintptr_t next = 0;  ///< from here on it is being collapsed
+        std::uintptr_t next = 0;  ///< the first byte not yet collapsed; `end`: nothing is to be collapsed
         std::uint32_t uses_left = uses_before;
         std::uint32_t wait = uses_before;  ///< longer where the collapsed pages did not stay
         bool collapsed = false;            ///< just now

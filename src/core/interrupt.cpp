@@ -1,5 +1,6 @@
 #include "core/interrupt.hpp"
 
+#include "core/assert.hpp"
 #include "core/patience.hpp"
 
 #include <tutti/error.hpp>
@@ -17,6 +18,7 @@ struct sigaction previous_action;
 std::atomic<bool (*)() noexcept> interrupt_check{nullptr};
 
 void on_sigint(int signal_number) {
+    TUTTI_ASSERT(signal_number == SIGINT);
     // A second Ctrl-C before the first was noticed gets the previous behaviour.
     if (interrupted.exchange(true, std::memory_order_relaxed)) {
         sigaction(signal_number, &previous_action, nullptr);
@@ -51,6 +53,7 @@ void clear_interrupt() noexcept {
 }
 
 void check_wait(const Deadline& deadline, const AbortFlag* abort, const char* operation) {
+    TUTTI_ASSERT(operation != nullptr);
     if (abort != nullptr && abort->raised()) {
         throw Aborted(std::string(operation) + " was aborted: " + abort->reason(), {.operation = operation});
     }

@@ -3,6 +3,8 @@
 // Threads: one at a time.
 #pragma once
 
+#include "core/assert.hpp"
+
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
@@ -31,6 +33,7 @@ class IntervalMap {
         if (at != map_.begin() && std::prev(at)->second.end > begin) --at;
         for (; at != map_.end() && at->first < end; ++at) {
             const std::uint64_t from = std::max(at->first, begin), to = std::min(at->second.end, end);
+            TUTTI_ASSERT(from < to);
             f(from, to, at->second.value.from(from - at->first));
         }
     }
@@ -44,6 +47,7 @@ class IntervalMap {
     void set(std::uint64_t begin, std::uint64_t end, T value) {
         if (begin >= end) return;
         erase(begin, end);
+        TUTTI_ASSERT(map_.lower_bound(begin) == map_.lower_bound(end));
         map_.emplace(begin, Stretch{end, std::move(value)});
     }
     /// Calls f(value&) for every stretch of [begin, end), after cutting them there; holes get `fresh` first.
@@ -60,6 +64,7 @@ class IntervalMap {
                 next = map_.emplace_hint(next, at, Stretch{stop, fresh});
             }
             f(next->second.value);
+            TUTTI_ASSERT(next->second.end > at && next->second.end <= end);
             at = next->second.end;
         }
     }
@@ -69,9 +74,11 @@ class IntervalMap {
         auto next = map_.upper_bound(at);
         if (next == map_.begin()) return;
         auto& [begin, stretch] = *std::prev(next);
+        TUTTI_ASSERT(begin < stretch.end);
         if (begin == at || stretch.end <= at) return;
         map_.emplace_hint(next, at, Stretch{stretch.end, stretch.value.from(at - begin)});
         stretch.end = at;
+        TUTTI_ASSERT(begin < stretch.end);
     }
     Map map_;
 };

@@ -1,8 +1,10 @@
-// KeptMap: an unordered map that keeps the memory of the entries that have gone for those that come: where as many come
-// as go, it allocates nothing.
+// KeptMap: an unordered map that reuses the memory of erased entries for new ones: with as many insertions as erasures
+// it allocates nothing.
 //
 // Threads: one at a time.
 #pragma once
+
+#include "core/assert.hpp"
 
 #include <cstddef>
 #include <iterator>
@@ -17,7 +19,7 @@ class KeptMap {
     using Map = std::unordered_map<Key, T>;
 
  public:
-    /// It keeps the memory of so many entries at most.
+    /// The most erased entries whose memory it keeps.
     static constexpr std::size_t spare_max = 4096;
     using iterator = typename Map::iterator;
     using const_iterator = typename Map::const_iterator;
@@ -38,15 +40,18 @@ class KeptMap {
         if (const auto found = map_.find(key); found != map_.end()) return found->second;
         typename Map::node_type node = std::move(spare_.back());
         spare_.pop_back();
+        TUTTI_ASSERT(!node.empty());
         node.key() = key;
         return map_.insert(std::move(node)).position->second;
     }
-    /// Returns the entry behind it.
+    /// Returns an iterator to the next entry.
     iterator erase(iterator entry) {
+        TUTTI_ASSERT(entry != map_.end());
         const iterator next = std::next(entry);
         typename Map::node_type node = map_.extract(entry);
         node.mapped() = T();
         if (spare_.size() < spare_max) spare_.push_back(std::move(node));
+        TUTTI_ASSERT(spare_.size() <= spare_max);
         return next;
     }
     void clear() noexcept { map_.clear(); }

@@ -1,5 +1,6 @@
 #include "core/log.hpp"
 
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/suggestion.hpp"
 #include "core/text.hpp"
@@ -87,6 +88,7 @@ void set_level(Level level) noexcept {
     follow(get_debug_level());
 }
 Level effective(Level chosen, DebugLevel debug) noexcept {
+    TUTTI_ASSERT(chosen >= Level::trace && chosen <= Level::off);
     if (chosen != Level::info || debug == DebugLevel::off) return chosen;
     return debug == DebugLevel::info ? Level::debug : Level::trace;
 }
@@ -95,6 +97,8 @@ void follow(DebugLevel debug) noexcept {
 }
 
 void write(Level level, const char* file, int line, std::string_view message) {
+    TUTTI_ASSERT(file != nullptr && line >= 0);
+    TUTTI_ASSERT(level < Level::off);
     sink().log(spdlog::source_loc{file, line, ""}, to_spdlog(level), message);
 }
 

@@ -1,5 +1,6 @@
 #include "core/membarrier.hpp"
 
+#include "core/assert.hpp"
 #include "core/thread.hpp"
 
 #include <tutti/error.hpp>
@@ -72,10 +73,14 @@ bool has_own() noexcept {
 }
 
 void fence_own_process() noexcept {
-    call(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+    TUTTI_ASSERT(has_own());
+    const bool fenced = call(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+    TUTTI_ASSERT(fenced);
+    (void)fenced;
 }
 
 void when_global(std::function<void()> then) {
+    TUTTI_ASSERT(then != nullptr);
     request();
     State& s = state();
     {

@@ -1,4 +1,4 @@
-// membarrier(2): one thread makes the memory fence for others, which then need none of their own.
+// membarrier(2): one thread issues a memory fence on behalf of other threads, which then need none of their own.
 //
 // A process asks the kernel once. That takes microseconds while it has one thread; with more the kernel waits until
 // every CPU has been elsewhere, 10 to 20 ms for each kind. Then a thread waits for the kernel, and until that is over,

@@ -1,5 +1,6 @@
 #include "core/names.hpp"
 
+#include "core/assert.hpp"
 #include "core/thread.hpp"
 
 #include <tutti/error.hpp>
@@ -44,12 +45,14 @@ Answer resolve(const std::string& host, int flags) {
         return answer;
     }
     const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, ::freeaddrinfo);
+    TUTTI_ASSERT(list != nullptr);
     if (list->ai_canonname != nullptr) answer.full_name = list->ai_canonname;
     for (const addrinfo* at = list; at != nullptr; at = at->ai_next) {
         if (at->ai_addrlen > sizeof(sockaddr_storage)) continue;
         SocketAddress& address = answer.addresses.emplace_back();
         std::memcpy(&address.storage, at->ai_addr, at->ai_addrlen);
         address.size = at->ai_addrlen;
+        TUTTI_ASSERT(address.size > 0);
     }
     return answer;
 }
@@ -104,16 +107,19 @@ Table& table() {
 
 void note(const std::string& host, const std::shared_ptr<Question>& question, Answer answer) {
     const std::lock_guard lock(table().mutex);
+    TUTTI_ASSERT(question != nullptr && !question->answer);
     const auto found = table().names.find(host);
     if (found != table().names.end() && found->second.question == question) {
         Name& name = found->second;
         name.question.reset();
         name.last = answer;
         name.times_in_vain = answer.is_known() ? 0 : name.times_in_vain + 1;
+        TUTTI_ASSERT(name.times_in_vain >= 0);
         const Clock::duration back_off =
             std::min(last_try, first_try * (1 << std::clamp(name.times_in_vain - 1, 0, 10)));
         name.due = Clock::now() + (answer.is_known() ? fresh : back_off);
     }
+    TUTTI_ASSERT(answer.is_known() || !answer.cause.empty());
     question->answer = std::move(answer);
     question->answered.notify_all();
 }
@@ -128,6 +134,7 @@ void forget_old(std::map<std::string, Name>& names) {
 
 // Begins a question where one is due. Null: the last answer counts.
 std::shared_ptr<Question> question_for(const std::string& host, Clock::duration valid_for, Answer& last) {
+    TUTTI_ASSERT(!host.empty() && valid_for.count() >= 0);
     std::unique_lock lock(table().mutex);
     forget_old(table().names);
     Name& name = table().names[host];
@@ -163,6 +170,7 @@ Look look(const std::string& host, const Deadline& deadline, const AbortFlag* ab
     Look look;
     const auto question = question_for(host, valid_for, look.answer);
     if (!question) return look;
+    TUTTI_ASSERT(question->asked <= Clock::now());
     const Deadline end = Deadline::at(std::max(deadline.when(), question->asked + answer_time));
     std::unique_lock lock(table().mutex);
     while (!question->answer) {
@@ -179,6 +187,7 @@ Look look(const std::string& host, const Deadline& deadline, const AbortFlag* ab
         if (!question->answer)
             question->answered.wait_for(lock, std::min<Clock::duration>(end.remaining(), wait_slice));
     }
+    TUTTI_ASSERT(lock.owns_lock());
     return {*question->answer, Clock::now() - start};
 }
 
@@ -193,6 +202,7 @@ Look await_look(const std::string& host, const Deadline& deadline, const AbortFl
 }  // namespace
 
 SocketAddress SocketAddress::with_port(std::uint16_t port) const {
+    TUTTI_ASSERT(family() == AF_INET || family() == AF_INET6);
     SocketAddress copy = *this;
     if (family() == AF_INET) reinterpret_cast<sockaddr_in&>(copy.storage).sin_port = htons(port);
     if (family() == AF_INET6) reinterpret_cast<sockaddr_in6&>(copy.storage).sin6_port = htons(port);
@@ -206,6 +216,7 @@ bool can_be_host(const std::string& host) {
 std::optional<SocketAddress> numeric_address(const Address& address) {
     const Answer answer = resolve(address.host, AI_NUMERICHOST);
     if (!answer.is_known()) return std::nullopt;
+    TUTTI_ASSERT(answer.addresses.front().size > 0);
     return answer.addresses.front().with_port(address.port);
 }
 
@@ -215,6 +226,8 @@ Answer ask_for(const std::string& host, const AbortFlag* abort) {
 
 Answer await_name(const std::string& host, const Deadline& deadline, const AbortFlag* abort, Clock::duration* took) {
     Look found = await_look(host, deadline, abort, Clock::duration::zero());
+    TUTTI_ASSERT(found.took.count() >= 0);
+    TUTTI_ASSERT(found.answer.is_known() || found.answer.is_final || deadline.expired());
     if (took != nullptr) *took = found.took;
     return std::move(found.answer);
 }
@@ -230,6 +243,7 @@ std::string why_unknown(const std::string& host) {
 
 Deadline after_name(const std::string& host, const Deadline& deadline, const AbortFlag* abort) {
     const Clock::duration took = await_look(host, deadline, abort, least_validity).took;
+    TUTTI_ASSERT(took.count() >= 0);
     return deadline.is_never() ? deadline : Deadline::at(deadline.when() + took);
 }
 

@@ -1,4 +1,4 @@
-// Names: the one place where the system's resolver is asked for the addresses of a host.
+// Names: all look-ups of a host's addresses by the system's resolver (getaddrinfo) happen here.
 //
 // A name may be unknown at first and known later, as a pod's is until its cluster has spread it. All threads of a
 // process share each question and its answer, so a name server gets few questions however many threads and attempts

@@ -1,5 +1,6 @@
 #include "core/patience.hpp"
 
+#include "core/assert.hpp"
 #include "core/log.hpp"
 
 #include <tutti/interrupt.hpp>
@@ -19,14 +20,17 @@ Wait::Wait() noexcept {
 }
 
 Wait::~Wait() {
+    TUTTI_ASSERT(current != nullptr);
     if (current == this) current = nullptr;
 }
 
 void Wait::look_at(Instant now) {
     if (began_ == Instant{}) began_ = now;
+    TUTTI_ASSERT(current == this && now >= began_);
     const Clock::duration waited = now - began_;
     if (waited < due_) return;
     while (due_ <= waited) due_ *= 3;
+    TUTTI_ASSERT(due_ > waited);
     TUTTI_WARN("still waiting after {} s for {}", std::chrono::floor<std::chrono::seconds>(waited).count(), words());
 }
 

@@ -4,7 +4,7 @@
 //     const Patience patience([&] { return fmt::format("{} to answer", name); });
 //     while (…) check_wait(deadline, abort, "connect");  // or patience::look(), where something else ends the wait
 //
-// Of nested ones the outermost speaks: it knows the purpose of the wait best.
+// Of nested Patience objects only the outermost writes to the log: it knows the purpose of the wait best.
 //
 // Threads: one belongs to the thread that made it.
 #pragma once

@@ -4,9 +4,11 @@
 // gone already. What they call may not use those.
 #pragma once
 
+#include "core/assert.hpp"
+
 namespace tutti {
 
-/// The type names the value: each use has one of its own.
+/// T identifies the value: uses with the same T share it, so each use has a type of its own.
 template <class T>
 class PerThread {
  public:
@@ -26,6 +28,7 @@ class PerThread {
     };
 
     [[gnu::cold, gnu::noinline]] static T& late() {
+        TUTTI_ASSERT(has_gone_);
         if (late_ == nullptr) late_ = new T{};
         return *late_;
     }

@@ -1,5 +1,7 @@
 #include "core/private_file.hpp"
 
+#include "core/assert.hpp"
+
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,6 +9,7 @@
 namespace tutti {
 
 std::optional<NotPrivate> why_not_private(int fd, const std::string& path, FileOwner owner) {
+    TUTTI_ASSERT(fd >= 0 && !path.empty());
     struct stat info {};
     if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return NotPrivate{"it is not a regular file", ""};
     const bool right_owner = info.st_uid == ::geteuid() || (owner == FileOwner::this_user_or_root && info.st_uid == 0);

@@ -1,7 +1,10 @@
-// Queue: first in, first out, in memory that it keeps: one that is emptied again and again allocates nothing.
+// Queue: first in, first out. It keeps its memory: a queue that is filled and emptied again and again allocates
+// nothing.
 //
 // Threads: one at a time.
 #pragma once
+
+#include "core/assert.hpp"
 
 #include <cstddef>
 #include <span>
@@ -14,12 +17,18 @@ template <class T>
 class Queue {
  public:
     bool empty() const noexcept { return first_ == items_.size(); }
-    const T& front() const noexcept { return items_[first_]; }
-    T& front() noexcept { return items_[first_]; }
+    const T& front() const noexcept {
+        TUTTI_ASSERT(!empty());
+        return items_[first_];
+    }
+    T& front() noexcept {
+        TUTTI_ASSERT(!empty());
+        return items_[first_];
+    }
     /// From the first to the last.
     std::span<const T> items() const noexcept { return std::span(items_).subspan(first_); }
     void push(T item) {
-        // Those that have gone make room where they are at least half: each item moves once on average.
+        // Popped items make room where they are more than half: each item moves once on average.
         if (items_.size() == items_.capacity() && first_ > items_.size() / 2) {
             items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(first_));
             first_ = 0;
@@ -27,6 +36,7 @@ class Queue {
         items_.push_back(std::move(item));
     }
     void pop() {
+        TUTTI_ASSERT(!empty());
         items_[first_++] = T();
         if (empty()) clear();
     }
@@ -38,6 +48,7 @@ class Queue {
     std::vector<T> take() {
         std::vector<T> all = std::exchange(items_, {});
         all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::exchange(first_, 0)));
+        TUTTI_ASSERT(empty());
         return all;
     }
 

@@ -1,5 +1,7 @@
 #include "core/retell.hpp"
 
+#include "core/assert.hpp"
+
 #include <fmt/format.h>
 
 #include <string>
@@ -7,6 +9,7 @@
 namespace tutti {
 
 void retell(const std::exception_ptr& cause, std::string_view about, ErrorContext context) {
+    TUTTI_ASSERT(cause != nullptr && !about.empty());
     std::string text;
     try {
         std::rethrow_exception(cause);

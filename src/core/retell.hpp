@@ -1,4 +1,4 @@
-// An error of one call, told of another that it ends too.
+// Throws the error of one call again, as the error of another call that it also ends.
 //
 // Threads: any.
 #pragma once

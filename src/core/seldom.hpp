@@ -1,8 +1,9 @@
-// Seldom: keeps strangers from filling the log. An event that they can cause at will gets one line a minute.
+// Seldom: a rate limit for the log. An event that unauthenticated peers can cause at will gets one line a minute.
 //
 // Threads: any.
 #pragma once
 
+#include "core/assert.hpp"
 #include "core/deadline.hpp"
 
 #include <cstdint>
@@ -19,6 +20,7 @@ class Seldom {
     std::optional<std::uint64_t> happened(Instant now = Clock::now()) {
         const std::lock_guard lock(mutex_);
         ++times_;
+        TUTTI_ASSERT(times_ > 0);
         if (said_ && now - *said_ < pause_) return std::nullopt;
         said_ = now;
         return std::exchange(times_, 0);

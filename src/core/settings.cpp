@@ -1,5 +1,6 @@
 #include "core/settings.hpp"
 
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/suggestion.hpp"
 
@@ -61,7 +62,9 @@ Determinism determinism() {
     return chosen("TUTTI_DETERMINISM", degrees_of_determinism);
 }
 std::string_view name_of(Determinism determinism) noexcept {
-    return std::ranges::find(degrees_of_determinism, determinism, &Named<Determinism>::second)->first;
+    const auto found = std::ranges::find(degrees_of_determinism, determinism, &Named<Determinism>::second);
+    TUTTI_ASSERT(found != degrees_of_determinism.end());
+    return found->first;
 }
 std::optional<Determinism> determinism_named(std::string_view name) noexcept {
     const auto found = std::ranges::find(degrees_of_determinism, name, &Named<Determinism>::first);

@@ -1,5 +1,6 @@
 #include "core/socket.hpp"
 
+#include "core/assert.hpp"
 #include "core/log.hpp"
 #include "core/names.hpp"
 #include "core/patience.hpp"
@@ -37,6 +38,7 @@ double seconds_since(Instant start) {
 }
 
 void set_no_delay(int fd) {
+    TUTTI_ASSERT(fd >= 0);
     const int on = 1;
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
@@ -65,11 +67,13 @@ Address to_address(const sockaddr_storage& storage) {
 
 template <class Function>
 Address address_by(Function function, int fd, const char* which) {
+    TUTTI_ASSERT(fd >= 0);
     sockaddr_storage storage{};
     socklen_t size = sizeof storage;
     if (function(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) {
         throw DistNetworkError(fmt::format("cannot tell the {} address of a socket: {}", which, reason(errno)));
     }
+    TUTTI_ASSERT(size <= sizeof storage);
     return to_address(storage);
 }
 
@@ -81,6 +85,7 @@ bool connected_to_itself(int fd) {
 /// One attempt; returns 0 or the errno.
 int try_connect(const SocketAddress& target, const Deadline& attempt, const Deadline& whole, const AbortFlag* abort,
                 UniqueFd& result) {
+    TUTTI_ASSERT(target.size > 0 && !result);
     UniqueFd fd(::socket(target.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!fd) return errno;
     if (::connect(fd.get(), target.get(), target.size) != 0) {
@@ -107,6 +112,7 @@ int try_connect(const SocketAddress& target, const Deadline& attempt, const Dead
 
 /// One attempt; returns 0 or the errno.
 int try_listen(const SocketAddress& target, int backlog, UniqueFd& result) {
+    TUTTI_ASSERT(target.size > 0 && backlog > 0);
     UniqueFd fd(::socket(target.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!fd) return errno;
     const int on = 1;
@@ -138,6 +144,7 @@ bool worth_another_try(int error) {
 }
 
 [[noreturn]] void connect_failed(const Address& address, const std::string& cause, Instant start, std::string hint) {
+    TUTTI_ASSERT(!cause.empty());
     ErrorContext context{.operation = "connect"};
     context.elapsed = Clock::now() - start;
     context.hint = std::move(hint);
@@ -188,6 +195,7 @@ UniqueFd listen_tcp(const std::string& host, std::uint16_t port, const Deadline&
         if (first_errno == 0 && !no_such_family) first_errno = failed;
         if (host.empty() && first_errno == EADDRINUSE) break;
     }
+    TUTTI_ASSERT(first_errno != 0);
     std::string hint;
     if (first_errno == EADDRINUSE) hint = "another job may be using it; choose another port";
     if (first_errno == EADDRNOTAVAIL) hint = "it is not an address of this host";
@@ -239,6 +247,7 @@ UniqueFd connect_tcp(const Address& address, const Deadline& deadline, const Abo
         const Answer answer = await_name(address.host, limit, abort, &took);
         if (first && !limit.is_never()) limit = Deadline::at(limit.when() + took);  // the peer's time begins now
         if (!answer.is_known()) connect_failed(address, answer.cause, start, "check the host's name");
+        TUTTI_ASSERT(!answer.addresses.empty());
         for (const SocketAddress& one : answer.addresses) {
             // One silent address of several must not use up the time of the others, and a name may get another address.
             const bool last = &one == &answer.addresses.back();
@@ -262,6 +271,7 @@ int begin_connect(const Address& address, UniqueFd& fd) {
     if (!numeric) return EINVAL;
     fd = UniqueFd(::socket(numeric->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!fd) return errno;
+    TUTTI_ASSERT(fd.get() >= 0);
     const linger at_once{1, 0};
     ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     if (::connect(fd.get(), numeric->get(), numeric->size) == 0 || errno == EINPROGRESS) return 0;
@@ -271,6 +281,7 @@ int begin_connect(const Address& address, UniqueFd& fd) {
 }
 
 int connect_error(int fd) {
+    TUTTI_ASSERT(fd >= 0);
     int error = 0;
     socklen_t size = sizeof error;
     return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
@@ -290,6 +301,7 @@ namespace {
 
 // The next waiting connection; 0, or the errno: EAGAIN where none waits.
 int accept_next(int listen_fd, std::optional<UniqueFd>& connection) {
+    TUTTI_ASSERT(listen_fd >= 0 && !connection);
     while (true) {
         sockaddr_storage from{};
         socklen_t size = sizeof from;
@@ -322,6 +334,7 @@ UniqueFd accept_one(int listen_fd, const Deadline& deadline, const AbortFlag* ab
     while (true) {
         std::optional<UniqueFd> connection;
         const int error = accept_next(listen_fd, connection);
+        TUTTI_ASSERT((error == 0) == connection.has_value());
         if (error == 0) return std::move(*connection);
         if (error != EAGAIN) {
             throw DistNetworkError(fmt::format("cannot accept a connection: {}", reason(error)),
@@ -333,6 +346,7 @@ UniqueFd accept_one(int listen_fd, const Deadline& deadline, const AbortFlag* ab
 
 // While nothing is under way the probes come at even intervals; the kernel repeats data under way ever more seldom.
 void end_when_silent(int fd, std::chrono::milliseconds limit) {
+    TUTTI_ASSERT(fd >= 0 && limit.count() > 0);
     const int on = 1, probes_max = 127;  // the limit is a time
     const int interval_s = static_cast<int>(std::clamp<std::int64_t>(limit.count() / 13'000, 1, 32'767));
     const auto limit_ms = static_cast<unsigned>(limit.count());
@@ -373,6 +387,7 @@ bool is_multicast(const std::string& host) {
 }
 
 short wait_for(int fd, short events, const Deadline& deadline, const AbortFlag* abort, const char* operation) {
+    TUTTI_ASSERT(fd >= 0 && events != 0 && operation != nullptr);
     const Patience patience([&] { return operation + peer_of(fd); });
     while (true) {
         pollfd item{fd, events, 0};
@@ -382,6 +397,7 @@ short wait_for(int fd, short events, const Deadline& deadline, const AbortFlag* 
 }
 
 void pause(Clock::duration length, const Deadline& deadline, const AbortFlag* abort) {
+    TUTTI_ASSERT(length.count() >= 0);
     const Deadline end = Deadline::after(std::min(length, deadline.remaining()));
     while (!end.expired()) {
         check_wait(Deadline::never(), abort, "connect");
@@ -390,6 +406,7 @@ void pause(Clock::duration length, const Deadline& deadline, const AbortFlag* ab
 }
 
 bool sleep_unless_readable(int fd, Clock::duration duration) {
+    TUTTI_ASSERT(fd >= -1 && duration.count() >= 0);
     const auto seconds = std::chrono::floor<std::chrono::seconds>(duration);
     const timespec length{seconds.count(), std::chrono::nanoseconds(duration - seconds).count()};
     pollfd item{fd, POLLIN, 0};
@@ -397,6 +414,7 @@ bool sleep_unless_readable(int fd, Clock::duration duration) {
 }
 
 UniqueFd bind_udp_beside(int tcp_fd) {
+    TUTTI_ASSERT(tcp_fd >= 0);
     sockaddr_storage own{};
     socklen_t length = sizeof own;
     if (::getsockname(tcp_fd, reinterpret_cast<sockaddr*>(&own), &length) != 0) return {};
@@ -406,14 +424,17 @@ UniqueFd bind_udp_beside(int tcp_fd) {
 }
 
 void send_datagram(int udp_fd, const Address& to) {
+    TUTTI_ASSERT(udp_fd >= 0);
     if (const auto at = numeric_address(to)) (void)!::sendto(udp_fd, "", 1, MSG_NOSIGNAL, at->get(), at->size);
 }
 
 void send_all(int fd, std::span<const std::byte> bytes, const Deadline& deadline, const AbortFlag* abort,
               const char* operation) {
+    TUTTI_ASSERT(fd >= 0 && operation != nullptr);
     while (!bytes.empty()) {
         const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent >= 0) {
+            TUTTI_ASSERT(static_cast<std::size_t>(sent) <= bytes.size());
             bytes = bytes.subspan(static_cast<std::size_t>(sent));
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             wait_for(fd, POLLOUT, deadline, abort, operation);
@@ -428,9 +449,11 @@ void send_all(int fd, std::span<const std::byte> bytes, const Deadline& deadline
 
 void recv_all(int fd, std::span<std::byte> bytes, const Deadline& deadline, const AbortFlag* abort,
               const char* operation) {
+    TUTTI_ASSERT(fd >= 0 && operation != nullptr);
     while (!bytes.empty()) {
         const ssize_t got = ::recv(fd, bytes.data(), bytes.size(), MSG_DONTWAIT);
         if (got > 0) {
+            TUTTI_ASSERT(static_cast<std::size_t>(got) <= bytes.size());
             bytes = bytes.subspan(static_cast<std::size_t>(got));
         } else if (got == 0 || errno == ECONNRESET) {
             throw DistNetworkError(fmt::format("{}: connection closed by peer", operation), {.operation = operation});

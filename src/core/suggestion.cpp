@@ -1,5 +1,6 @@
 #include "core/suggestion.hpp"
 
+#include "core/assert.hpp"
 #include "core/text.hpp"
 
 #include <fmt/format.h>
@@ -28,6 +29,7 @@ std::size_t distance(const std::string& a, const std::string& b) {
                 row[j] = std::min(row[j], before[j - 2] + 1);
         }
     }
+    TUTTI_ASSERT(row[b.size()] <= std::max(a.size(), b.size()));
     return row[b.size()];
 }
 
@@ -36,6 +38,7 @@ bool abbreviates(const std::string& word, const std::string& name) {
     if (word.size() < 3 || name.size() < word.size() || word.front() != name.front()) return false;
     std::size_t found = 0;
     for (const char c : name) found += found < word.size() && c == word[found] ? 1 : 0;
+    TUTTI_ASSERT(found <= word.size());
     return found == word.size();
 }
 

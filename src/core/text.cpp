@@ -1,5 +1,7 @@
 #include "core/text.hpp"
 
+#include "core/assert.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +11,7 @@ namespace {
 
 // How many bytes at the beginning of a text steer a terminal.
 std::size_t steering(std::string_view text) {
+    TUTTI_ASSERT(!text.empty());
     const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
     if (byte(0) < 0x20 || byte(0) == 0x7f) return 1;
     const bool is_c1 = text.size() > 1 && byte(0) == 0xc2 && byte(1) >= 0x80 && byte(1) < 0xa0;
@@ -20,6 +23,7 @@ std::string made_visible(std::string_view text, bool on_one_line) {
     shown.reserve(text.size());
     while (!text.empty()) {
         const std::size_t count = text.front() == '\n' || text.front() == '\t' ? 0 : steering(text);
+        TUTTI_ASSERT(count <= text.size());
         if (text.front() == '\n' && on_one_line)
             shown += "\\n";
         else if (count == 0)

@@ -1,6 +1,8 @@
 // Texts: lines and numbers in them, and how they are shown. Pure functions.
 #pragma once
 
+#include "core/assert.hpp"
+
 #include <algorithm>
 #include <charconv>
 #include <concepts>
@@ -14,6 +16,7 @@ namespace tutti {
 /// The number that all of `text` spells, in that base; none where it spells no number, or one that T does not hold.
 template <std::integral T>
 std::optional<T> number_in(std::string_view text, int base = 10) noexcept {
+    TUTTI_ASSERT(base >= 2 && base <= 36);
     T value{};
     const char* const end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value, base);

@@ -1,5 +1,6 @@
 #include "core/this_host.hpp"
 
+#include "core/assert.hpp"
 #include "core/unique_fd.hpp"
 
 #include <fcntl.h>
@@ -28,6 +29,7 @@ std::string boot_id() {
 
 int cpus() {
     static const int running = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    TUTTI_ASSERT(running >= 1);
     return running;
 }
 

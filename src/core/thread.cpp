@@ -1,5 +1,6 @@
 #include "core/thread.hpp"
 
+#include "core/assert.hpp"
 #include "core/log.hpp"
 
 #include <tutti/error.hpp>
@@ -61,6 +62,8 @@ std::string limit() {
 }  // namespace
 
 std::thread start(Options options, std::function<void()> body) {
+    TUTTI_ASSERT(options.name != nullptr && std::string_view(options.name).size() <= 15);
+    TUTTI_ASSERT(!options.purpose.empty() && body != nullptr);
     const std::string purpose = options.purpose;
     try {
         if (left_for_tests != plenty && left_for_tests-- <= 0) {
@@ -78,6 +81,7 @@ std::thread start(Options options, std::function<void()> body) {
 }
 
 Scarcity::Scarcity(int started) {
+    TUTTI_ASSERT(started >= 0);
     left_for_tests = started;
 }
 Scarcity::~Scarcity() {

@@ -1,8 +1,10 @@
-// Threads of the library's own: started here, so that one that cannot be had, or fails, is an error and not the end of
-// the process.
+// The library's own threads start here, so that a thread that cannot be created, or that throws, is an error and not
+// the end of the process.
 //
 // Threads: any.
 #pragma once
+
+#include "core/assert.hpp"
 
 #include <exception>
 #include <functional>
@@ -31,6 +33,7 @@ class Joined {
     Joined(const Joined&) = delete;
     Joined& operator=(const Joined&) = delete;
     void join() {
+        TUTTI_ASSERT(thread_.get_id() != std::this_thread::get_id());
         if (thread_.joinable()) thread_.join();
     }
 

@@ -1,5 +1,6 @@
 #include "core/unix_socket.hpp"
 
+#include "core/assert.hpp"
 #include "core/patience.hpp"
 #include "core/socket.hpp"
 
@@ -40,10 +41,12 @@ socklen_t unix_address(std::string_view name, sockaddr_un& address) {
                                           sizeof address.sun_path - 1));
     }
     std::memcpy(address.sun_path + 1, name.data(), name.size());
+    TUTTI_ASSERT(address.sun_path[0] == '\0');
     return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 }
 
 ucred peer_credentials(int unix_fd) {
+    TUTTI_ASSERT(unix_fd >= 0);
     ucred who{};
     socklen_t size = sizeof who;
     if (::getsockopt(unix_fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) {
@@ -55,6 +58,7 @@ ucred peer_credentials(int unix_fd) {
 }  // namespace
 
 UniqueFd listen_unix(std::string_view abstract_name, int backlog) {
+    TUTTI_ASSERT(backlog > 0);
     sockaddr_un address{};
     const socklen_t size = unix_address(abstract_name, address);
     UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -74,6 +78,7 @@ UniqueFd connect_unix(std::string_view abstract_name, const Deadline& deadline, 
     for (;;) {
         int error = 0;
         if (UniqueFd fd = try_connect_unix(abstract_name, error)) return fd;
+        TUTTI_ASSERT(error != 0);
         check_wait(Deadline::never(), abort, "connect");
         // EAGAIN: the listener's queue is full. Refused: nobody listens yet.
         if ((error != ECONNREFUSED && error != EAGAIN) || deadline.expired()) {
@@ -98,6 +103,7 @@ UniqueFd try_connect_unix(std::string_view abstract_name, int& error) {
 }
 
 void send_fd(int socket, int fd, const Deadline& deadline, const AbortFlag* abort) {
+    TUTTI_ASSERT(socket >= 0 && fd >= 0);
     char byte = 'f';
     iovec data{&byte, 1};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -107,6 +113,7 @@ void send_fd(int socket, int fd, const Deadline& deadline, const AbortFlag* abor
     message.msg_control = control;
     message.msg_controllen = sizeof control;
     cmsghdr* header = CMSG_FIRSTHDR(&message);
+    TUTTI_ASSERT(header != nullptr);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(sizeof(int));
@@ -121,6 +128,7 @@ void send_fd(int socket, int fd, const Deadline& deadline, const AbortFlag* abor
 }
 
 UniqueFd recv_fd(int socket, const Deadline& deadline, const AbortFlag* abort) {
+    TUTTI_ASSERT(socket >= 0);
     char byte = 0;
     iovec data{&byte, 1};
     // Room for several, so that an unexpected second one is seen and closed.
@@ -156,6 +164,7 @@ UniqueFd recv_fd(int socket, const Deadline& deadline, const AbortFlag* abort) {
             throw DistNetworkError(
                 fmt::format("cannot receive a descriptor: the peer sent {} instead of one", received.size()));
         }
+        TUTTI_ASSERT(received.front().get() >= 0);
         return std::move(received.front());
     }
 }
@@ -199,6 +208,7 @@ bool send_unix_datagram(std::string_view abstract_name, std::string_view bytes) 
 }
 
 std::optional<std::string> take_unix_datagram(int fd) {
+    TUTTI_ASSERT(fd >= 0);
     std::string bytes(std::size_t{1} << 16, '\0');
     alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> control;
     for (;;) {
@@ -218,6 +228,7 @@ std::optional<std::string> take_unix_datagram(int fd) {
                 std::memcpy(&sender, CMSG_DATA(item), sizeof sender);
         }
         if (sender.uid != ::geteuid() && sender.uid != 0) continue;
+        TUTTI_ASSERT(static_cast<std::size_t>(got) <= bytes.size());
         bytes.resize(static_cast<std::size_t>(got));
         return bytes;
     }

@@ -1,5 +1,7 @@
 #include "core/waiting.hpp"
 
+#include "core/assert.hpp"
+
 #include <sched.h>
 
 #include <algorithm>
@@ -16,6 +18,7 @@ constexpr std::chrono::milliseconds longest_turn{50};
 }  // namespace
 
 void Waiting::choose(Wait wanted, int ranks, int cores, int yields) {
+    TUTTI_ASSERT(ranks >= 1 && cores >= 1 && yields >= 0);
     learns_ = wanted == Wait::automatic;
     looks_ = wanted == Wait::spin ? looks_of_spin : learns_ && ranks <= cores ? looks_of_own_core : 0;
     const int further = (ranks - 1) / cores;  // of a core
@@ -26,6 +29,7 @@ void Waiting::choose(Wait wanted, int ranks, int cores, int yields) {
 }
 
 void Waiting::choose_beside(Wait wanted, bool shares, int yields) {
+    TUTTI_ASSERT(yields >= 0);
     learns_ = wanted != Wait::sleep;
     yields_ = learns_ ? yields : 0;
     lost_turn_ = lost_turn / 5;  // it waits as ranks do, but no rank waits for it yet: sleep costs little
@@ -47,11 +51,13 @@ Instant Waiting::yield(Instant before) noexcept {
 void Waiting::took_turn(Instant before, Instant after) noexcept {
     if (!learns_ || after - before < lost_turn_) return;
     const Instant::rep took = std::min<Instant::duration>(after - before, longest_turn).count();
+    TUTTI_ASSERT(took >= 0);
     if (lesson * calm_.exchange(0, std::memory_order_relaxed) > took) return;
     // A turn lost again after no more time than the last rest: nothing has changed.
     const Instant::rep last = rest_.load(std::memory_order_relaxed);
     const bool again = before.time_since_epoch().count() < rest_ends_.load(std::memory_order_relaxed) + last;
     const Instant::rep length = std::clamp(again ? 2 * last : 0, first_rest * took, longest_rest * took);
+    TUTTI_ASSERT(length >= 0);
     rest_.store(length, std::memory_order_relaxed);
     rest_ends_.store(after.time_since_epoch().count() + length, std::memory_order_relaxed);
     rest(true);

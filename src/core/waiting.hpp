@@ -1,15 +1,17 @@
-// Waiting: how a rank waits (looks again, offers its core to others, sleeps), and how it learns from its waits.
+// Waiting: how a rank waits (polls, yields its core with sched_yield(2), or sleeps), and how it learns from its waits.
+// A look is one poll.
 //
-// Looking is quickest while the ranks that this one waits for have cores of their own. Yielding is quickest while only
-// ranks share this core: the next to run may be the awaited one. Beside a computation, a rank that yields runs last,
-// after a whole slice of the other's time; one that looks uses up the time due to it; one that sleeps runs soon after
-// its wakeup. So a lost turn is a lesson if it takes more than all the waits before would have taken with sleeping: for
-// a while this rank sleeps at once, the longer, the longer the turn was and the sooner it was lost after the last such
-// while. Then it tries again.
+// Polling is quickest while the ranks that this rank waits for have cores of their own. Yielding is quickest while only
+// ranks share this core: the next to run may be the awaited rank. Beside a computation, a rank that yields runs again
+// only after the computation's whole time slice; a rank that polls uses up its own slice; a rank that sleeps runs soon
+// after its wakeup. So a yield that cost more time than sleeping would have cost in all waits before it is a lesson:
+// for a while, the rest, this rank sleeps at once. The rest is longer after a longer yield, and where the last rest is
+// recent. Then the rank yields again.
 //
 // Threads: any; two that learn at the same time may each overlook the other's lesson.
 #pragma once
 
+#include "core/assert.hpp"
 #include "core/deadline.hpp"
 #include "core/pause.hpp"
 #include "core/settings.hpp"
@@ -49,6 +51,7 @@ class Waiting {
     bool sleeps_at_once() const noexcept { return turns_now_.load(std::memory_order_relaxed) == 0; }
     /// The next turn after so many in vain, 1 and more.
     Turn turn(int idle) const noexcept {
+        TUTTI_ASSERT(idle >= 1);
         if (idle > turns_now_.load(std::memory_order_relaxed)) return Turn::sleep;
         return idle <= looks_now_.load(std::memory_order_relaxed) ? Turn::look : Turn::yield;
     }

@@ -1,5 +1,6 @@
 #include "core/whole_file.hpp"
 
+#include "core/assert.hpp"
 #include "core/unique_fd.hpp"
 
 #include <tutti/error.hpp>
@@ -31,6 +32,7 @@ constexpr std::chrono::milliseconds pipe_patience{10'000};
 }  // namespace
 
 std::string whole_file(const std::string& path, std::size_t bytes_max) {
+    TUTTI_ASSERT(bytes_max < SIZE_MAX);
     // Without O_NONBLOCK a FIFO that nobody writes to would never open.
     const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     struct stat status {};
@@ -44,9 +46,11 @@ std::string whole_file(const std::string& path, std::size_t bytes_max) {
         if (is_pipe && ::poll(&entry, 1, static_cast<int>(pipe_patience.count())) == 0)
             refuse(fmt::format("it is a pipe that sends nothing for {} s", pipe_patience.count() / 1000));
         text.resize(std::min(std::max(2 * size, std::size_t{1} << 16U), bytes_max + 1));
+        TUTTI_ASSERT(text.size() > size);
         const ssize_t got = ::read(fd.get(), text.data() + size, text.size() - size);
         if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (got < 0) refuse_by_errno();
+        TUTTI_ASSERT(size + static_cast<std::size_t>(got) <= text.size());
         size += static_cast<std::size_t>(got);
         if (size > bytes_max) refuse(fmt::format("it has more than {} bytes", bytes_max));
         text.resize(size);
