@@ -4,6 +4,7 @@
 // that writes go forward in memory, and takes the innermost two in square tiles, so that a transposition uses each
 // cache line it touches. It walks views of different shapes apart, run by run, in row-major order.
 // Threads: stateless.
+#include "core/assert.hpp"
 #include "tensor/host_read.hpp"
 
 #include <tutti/error.hpp>
@@ -29,6 +30,7 @@ Extents row_major_strides(const Extents& shape) {
     std::vector<std::int64_t> strides(shape.size());
     std::int64_t stride = 1;
     for (std::size_t i = shape.size(); i-- > 0;) {
+        TUTTI_ASSERT(shape[i] >= 0 && stride >= 0);
         strides[i] = stride;
         stride *= shape[i];
     }
@@ -38,6 +40,7 @@ Extents row_major_strides(const Extents& shape) {
 // The common dimensions, outermost first; at least one.
 std::vector<Dimension> merged_dimensions(const Extents& shape, const Extents& to, const Extents& from,
                                          std::int64_t element_bytes) {
+    TUTTI_ASSERT(to.size() == shape.size() && from.size() == shape.size() && element_bytes > 0);
     std::vector<Dimension> dimensions;
     for (std::size_t i = 0; i < shape.size(); ++i) {
         if (shape[i] != 1) dimensions.push_back({shape[i], to[i] * element_bytes, from[i] * element_bytes});
@@ -54,6 +57,7 @@ std::vector<Dimension> merged_dimensions(const Extents& shape, const Extents& to
         }
     }
     if (merged.empty()) merged.push_back({1, element_bytes, element_bytes});
+    TUTTI_ASSERT(!merged.empty() && merged.size() <= std::max<std::size_t>(shape.size(), 1));
     return merged;
 }
 
@@ -67,6 +71,7 @@ void copy_line(std::byte* to, const std::byte* from, std::int64_t count, const D
 // The two innermost dimensions.
 template <std::size_t Bytes>
 void copy_plane(std::byte* to, const std::byte* from, const Dimension& outer, const Dimension& inner) {
+    TUTTI_ASSERT(outer.size >= 1 && inner.size >= 1);
     constexpr std::int64_t tile = 128 / static_cast<std::int64_t>(Bytes);
     // Tiles pay only where the source runs along the outer dimension.
     const bool crosswise = std::abs(outer.from_stride) < std::abs(inner.from_stride);
@@ -85,6 +90,7 @@ void copy_plane(std::byte* to, const std::byte* from, const Dimension& outer, co
 }
 
 void copy_rows(std::byte* to, const std::byte* from, const Dimension& outer, std::size_t row_bytes) {
+    TUTTI_ASSERT(outer.size >= 1 && row_bytes > 0);
     for (std::int64_t i = 0; i < outer.size; ++i) {
         std::memcpy(to + i * outer.to_stride, from + i * outer.from_stride, row_bytes);
     }
@@ -92,6 +98,7 @@ void copy_rows(std::byte* to, const std::byte* from, const Dimension& outer, std
 
 void copy_equal_shapes(std::byte* to, const std::byte* from, std::vector<Dimension> dimensions,
                        std::size_t element_bytes) {
+    TUTTI_ASSERT(!dimensions.empty() && std::has_single_bit(element_bytes) && element_bytes <= 16);
     const Dimension inner = dimensions.back();
     dimensions.pop_back();
     Dimension outer{1, 0, 0};
@@ -134,6 +141,7 @@ class Runs {
  public:
     explicit Runs(const ConstTensorView& view)
         : base_(static_cast<std::byte*>(const_cast<void*>(view.data()))), element_bytes_(size_of(view.dtype())) {
+        TUTTI_ASSERT(view.element_count() > 0);
         if (view.contiguous()) {
             run_ = view.element_count();
             return;
@@ -150,6 +158,7 @@ class Runs {
             strides_.push_back(view.strides()[i]);
         }
         index_.assign(outer, 0);
+        TUTTI_ASSERT(run_ > 0 && view.element_count() % run_ == 0);
     }
 
     std::int64_t run() const { return run_; }
@@ -172,6 +181,7 @@ class Runs {
 };
 
 void copy_runs(const TensorView& to, const ConstTensorView& from) {
+    TUTTI_ASSERT(to.dtype() == from.dtype() && to.element_count() == from.element_count());
     const std::size_t element_bytes = size_of(to.dtype());
     Runs target(to);
     Runs source(from);
@@ -181,9 +191,11 @@ void copy_runs(const TensorView& to, const ConstTensorView& from) {
     std::byte* s = source.address();
     for (std::int64_t done = 0; done < to.element_count();) {
         const std::int64_t count = std::min(left_in_target, left_in_source);
+        TUTTI_ASSERT(count > 0);
         const std::size_t bytes = static_cast<std::size_t>(count) * element_bytes;
         std::memcpy(t, s, bytes);
         done += count;
+        TUTTI_ASSERT(done <= to.element_count());
         t += bytes;
         s += bytes;
         if ((left_in_target -= count) == 0) {
@@ -211,6 +223,7 @@ void copy(TensorView to, ConstTensorView from) {
                                           to.element_count(), from.element_count()));
     }
     if (from.element_count() == 0) return;
+    TUTTI_ASSERT(to.byte_count() == from.byte_count() && to.data() != nullptr && from.data() != nullptr);
     for (const Device device : {to.device(), from.device()}) {
         if (device.type != Device::Type::cpu)
             throw InvalidArgument(fmt::format("copy: a tensor is on {}: expected host memory", to_string(device)));

@@ -1,4 +1,5 @@
 // Kinds of devices, and the stream that a thread works with.
+#include "core/assert.hpp"
 #include "core/suggestion.hpp"
 
 #include <tutti/error.hpp>
@@ -60,9 +61,11 @@ Device device_from_string(std::string_view text) {
 }
 
 Stream current_stream(Type device) noexcept {
+    TUTTI_ASSERT(number_of(device) < current.size());
     return current[number_of(device)];
 }
 void set_current_stream(Type device, Stream stream) noexcept {
+    TUTTI_ASSERT(number_of(device) < current.size());
     current[number_of(device)] = stream;
 }
 

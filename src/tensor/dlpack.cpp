@@ -1,4 +1,6 @@
 // Tensors across DLPack, the exchange format of array libraries.
+#include "core/assert.hpp"
+
 #include <tutti/error.hpp>
 #include <tutti/tensor.hpp>
 
@@ -19,6 +21,7 @@ constexpr std::uint8_t code_float8_e5m2 = 12;
 
 DLDataType to_dl(DType dtype) {
     const auto bits = static_cast<std::uint8_t>(size_of(dtype) * 8);
+    TUTTI_ASSERT(bits >= 8);
     std::uint8_t code = kDLFloat;
     if (dtype == DType::boolean)
         code = code_bool;
@@ -88,15 +91,17 @@ Tensor Tensor::from_dlpack(DLManagedTensor* tensor) {
                         "of tutti",
                         dl.dtype.code, dl.dtype.bits, dl.dtype.lanes));
     }
+    if (dl.ndim < 0) throw InvalidArgument(fmt::format("from_dlpack: ndim {}: expected 0 or more", dl.ndim));
     const auto dimensions = static_cast<std::size_t>(dl.ndim);
     Extents shape(std::span<const std::int64_t>(dl.shape, dimensions));
     Extents strides;
     if (dl.strides != nullptr) strides = Extents(std::span<const std::int64_t>(dl.strides, dimensions));
     const Device device{*type, *type == Device::Type::cpu ? 0 : dl.device.device_id};
-    TensorView view(static_cast<std::byte*>(dl.data) + dl.byte_offset, std::move(shape), *dtype, std::move(strides),
-                    device);
+    auto* const data = dl.data == nullptr ? nullptr : static_cast<std::byte*>(dl.data) + dl.byte_offset;
+    TensorView view(data, std::move(shape), *dtype, std::move(strides), device);
     return {std::move(view), std::shared_ptr<void>(tensor, [](void* p) {
                 auto* managed = static_cast<DLManagedTensor*>(p);
+                TUTTI_ASSERT(managed != nullptr);
                 if (managed->deleter != nullptr) managed->deleter(managed);
             })};
 }
@@ -112,6 +117,8 @@ DLManagedTensor* Tensor::to_dlpack() const {
     dl.dtype = to_dl(dtype());
     dl.shape = exported->shape.data();
     if (!view_.contiguous()) dl.strides = const_cast<std::int64_t*>(exported->tensor.view_.strides().data());
+    TUTTI_ASSERT(dl.ndim >= 0 && static_cast<std::size_t>(dl.ndim) == shape().size());
+    TUTTI_ASSERT(view_.contiguous() || exported->tensor.view_.strides().size() == shape().size());
     exported->managed.manager_ctx = exported.get();
     exported->managed.deleter = [](DLManagedTensor* self) { delete static_cast<Export*>(self->manager_ctx); };
     return &exported.release()->managed;

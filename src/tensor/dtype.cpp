@@ -1,4 +1,5 @@
 // Names of the element types, and conversions of the small floating-point formats (round to nearest even).
+#include "core/assert.hpp"
 #include "core/suggestion.hpp"
 
 #include <tutti/dtype.hpp>
@@ -27,6 +28,7 @@ struct Format {
 
 // Rounds to nearest even in integer arithmetic on the bits of the float.
 std::uint32_t encode(float value, Format f) {
+    TUTTI_ASSERT(f.exponent + f.mantissa < 16 && f.mantissa >= 1);
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t sign = (bits >> 31) << (f.exponent + f.mantissa);
     const std::uint32_t all_ones = (1U << (f.exponent + f.mantissa)) - 1;
@@ -57,10 +59,12 @@ std::uint32_t encode(float value, Format f) {
         }
     }
     const std::uint32_t largest = f.has_infinity ? infinity - 1 : all_ones - 1;
+    TUTTI_ASSERT(result <= all_ones + 1);
     return sign | (result > largest ? overflow : result);
 }
 
 float decode(std::uint32_t bits, Format f) {
+    TUTTI_ASSERT(bits >> (f.exponent + f.mantissa) <= 1);
     const bool negative = ((bits >> (f.exponent + f.mantissa)) & 1U) != 0;
     const std::uint32_t exponent = (bits >> f.mantissa) & ((1U << f.exponent) - 1);
     const std::uint32_t mantissa = bits & ((1U << f.mantissa) - 1);

@@ -1,6 +1,7 @@
-// before_host_read: who wants to know that the library is about to read a tensor for the program.
+// before_host_read: a hook that runs before the library reads the elements of a tensor on behalf of the program.
 //
-// A graph's capture does: what it captured has not run, so there is nothing to read yet. Threads: each has its own.
+// The capture of a graph sets it: captured operations have not run, so their results cannot be read yet. Threads: each
+// thread has its own hook.
 #pragma once
 
 #include <tutti/tensor.hpp>
@@ -9,7 +10,7 @@ namespace tutti {
 
 /// May throw. `site`: the return address of the reader; null: that of the public function that is being called.
 using HostReadCheck = void (*)(const ConstTensorView& tensor, const char* reader, const void* site);
-/// Null: nobody.
+/// Null: no hook.
 inline constinit thread_local HostReadCheck before_host_read = nullptr;
 
 }  // namespace tutti

@@ -1,4 +1,5 @@
 // Views and tensors. Threads: values; the count of owners of a tensor's memory is atomic, its elements are not.
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "tensor/host_read.hpp"
 
@@ -30,6 +31,8 @@ std::shared_ptr<void> allocate(std::size_t bytes) {
     const std::size_t whole = std::max<std::size_t>(1, (bytes + unit - 1) / unit) * unit;
     const std::align_val_t alignment{unit};
     void* const at = ::operator new(whole, alignment);
+    TUTTI_ASSERT(whole >= bytes && whole % unit == 0);
+    TUTTI_ASSERT(reinterpret_cast<std::uintptr_t>(at) % unit == 0);
     if (bytes >= least_asked_for && env::get("TUTTI_HUGE_PAGES") != "0") ::madvise(at, whole, MADV_HUGEPAGE);
     return {at, [alignment](void* p) { ::operator delete(p, alignment); }};
 }
@@ -46,10 +49,12 @@ std::int64_t checked_element_count(const Extents& shape, std::size_t element_byt
     if (__builtin_mul_overflow(count, static_cast<std::int64_t>(element_bytes), &bytes)) {
         throw InvalidArgument(fmt::format("shape {}: too many bytes", shape.to_string()));
     }
+    TUTTI_ASSERT(count >= 0 && bytes >= 0);
     return count;
 }
 
 bool is_row_major(const Extents& shape, const Extents& strides) {
+    TUTTI_ASSERT(strides.size() == shape.size());
     std::int64_t expected = 1;
     for (std::size_t i = shape.size(); i-- > 0;) {
         if (shape[i] != 1 && strides[i] != expected) return false;
@@ -87,6 +92,7 @@ ConstTensorView::ConstTensorView(const void* data, Extents shape, DType dtype, E
         throw InvalidArgument(fmt::format("data: null pointer for {} elements", element_count_));
     }
     if (!strides_.empty() && (element_count_ == 0 || is_row_major(shape_, strides_))) strides_ = {};
+    TUTTI_ASSERT(contiguous() || strides_.size() == shape_.size());
 }
 
 ConstTensorView::ConstTensorView(const Tensor& tensor) : ConstTensorView(tensor.view()) {}
@@ -110,12 +116,14 @@ Tensor Tensor::clone() const {
         before_host_read(view_, "clone", __builtin_return_address(0));
     Tensor result = empty(dtype(), shape());
     copy(result.view(), view_);
+    TUTTI_ASSERT(result.view().contiguous() && result.byte_count() == byte_count());
     return result;
 }
 
 Tensor empty(DType dtype, Extents shape) {
     const auto count = checked_element_count(shape, size_of(dtype));
     const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
+    TUTTI_ASSERT(bytes == 0 || count > 0);
     std::shared_ptr<void> memory = allocate(bytes);
     TensorView view(memory.get(), std::move(shape), dtype);
     return {std::move(view), std::move(memory)};

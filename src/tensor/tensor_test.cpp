@@ -310,6 +310,17 @@ TEST(Tensor, crosses_dlpack_with_its_device) {
     exported->deleter(exported);
 }
 
+TEST(Tensor, refuses_a_dlpack_tensor_that_contradicts_itself) {
+    DLManagedTensor* exported = zeros(float32, {2}).to_dlpack();
+    exported->dl_tensor.ndim = -1;
+    EXPECT_THROW(Tensor::from_dlpack(exported), InvalidArgument);
+    exported->dl_tensor.ndim = 1;
+    exported->dl_tensor.data = nullptr;  // with elements
+    exported->dl_tensor.byte_offset = 64;
+    EXPECT_THROW(Tensor::from_dlpack(exported), InvalidArgument);
+    exported->deleter(exported);
+}
+
 TEST(Device, has_a_name_that_can_be_read_back) {
     using Type = Device::Type;
     for (const Device device :
