@@ -3,6 +3,7 @@
 // Memory is bounded by the input: a list may only announce as many elements as bytes can still be there, counted over
 // all lists that are open, so the reserved memory never exceeds a fixed number of bytes for each byte of input.
 // Depth is bounded too, so nothing here or in Object's destructor runs out of stack.
+#include "core/assert.hpp"
 #include "object/codec.hpp"
 
 #include <fmt/format.h>
@@ -40,6 +41,7 @@ std::string parse_tensor_head(std::span<const char> data, TensorHead& head) {
             return fmt::format("a tensor of the impossible shape {}", head.shape.to_string());
     }
     head.element_bytes = static_cast<std::size_t>(bytes);
+    TUTTI_ASSERT(head.head_bytes <= data.size() && head.shape.size() == dimensions);
     return {};
 }
 
@@ -47,6 +49,7 @@ std::string parse_tensor_head(std::span<const char> data, TensorHead& head) {
 bool has_bad_bools(DType dtype, const void* data, std::size_t bytes) {
     if (dtype != DType::boolean) return false;
     const auto* values = static_cast<const unsigned char*>(data);
+    TUTTI_ASSERT(values != nullptr || bytes == 0);
     unsigned char all = 0;
     for (std::size_t i = 0; i < bytes; ++i) all |= values[i];
     return all > 1;
@@ -108,6 +111,7 @@ class Builder {
         return true;
     }
     bool end_array() {
+        TUTTI_ASSERT(!frames_.empty());
         Frame frame = std::move(frames_.back());
         frames_.pop_back();
         switch (frame.kind) {
@@ -121,6 +125,7 @@ class Builder {
         return fail("a list that ends a map");
     }
     bool end_map() {
+        TUTTI_ASSERT(!frames_.empty() && frames_.back().kind == Frame::Kind::map && !frames_.back().key);
         Frame frame = std::move(frames_.back());
         frames_.pop_back();
         return put(Object::map(std::move(frame.map)));
@@ -151,6 +156,7 @@ class Builder {
     };
 
     bool fail(std::string why) {
+        TUTTI_ASSERT(!why.empty());
         if (reason.empty()) reason = std::move(why);
         return false;
     }
@@ -165,6 +171,7 @@ class Builder {
         if (count > bytes_ || seen_ + expected_ + count > bytes_)
             return fail(fmt::format("{} elements are announced in {} bytes", count, bytes_));
         expected_ += count;
+        TUTTI_ASSERT(frames_.size() < max_object_depth && seen_ + expected_ <= bytes_);
         return true;
     }
     bool count_value() {
@@ -204,11 +211,13 @@ class Builder {
     bool begin_record(std::span<const char> type) {
         if (!begins_list()) return fail("a record outside of a list");
         count_value();
+        TUTTI_ASSERT(frames_.back().text.empty() && !frames_.back().fields);
         frames_.back().kind = Frame::Kind::record;
         frames_.back().text.assign(type.data(), type.size());
         return true;
     }
     bool put_fields(Frame& frame, Object& value) {
+        TUTTI_ASSERT(frame.kind == Frame::Kind::record);
         if (frame.fields || value.kind() != Object::Kind::map)
             return fail(fmt::format("a record of {} with {}: expected one map", frame.text, value.description()));
         for (const auto& [key, field] : value.as_map()) {
@@ -229,6 +238,7 @@ class Builder {
     bool add_tensor(std::span<const char> body) {
         TensorHead head;
         if (std::string wrong = parse_tensor_head(body, head); !wrong.empty()) return fail(std::move(wrong));
+        TUTTI_ASSERT(head.head_bytes <= body.size());
         const std::span<const char> elements = body.subspan(head.head_bytes);
         if (elements.size() != head.element_bytes) {
             return fail(fmt::format("a tensor {}{} with {} bytes of elements: expected {}", to_string(head.dtype),
@@ -265,9 +275,11 @@ class Builder {
         pieces_bytes_ += tensor.element_bytes;
         if (pieces_bytes_ > bytes_) return fail(fmt::format("tensors of {} bytes in {} bytes", pieces_bytes_, bytes_));
         frame.tensor = empty(tensor.dtype, tensor.shape);
+        TUTTI_ASSERT(frame.filled == 0 && frame.tensor.byte_count() == tensor.element_bytes);
         return true;
     }
     bool add_piece(std::span<const char> piece) {
+        TUTTI_ASSERT(in_pieces());
         count_value();
         Frame& frame = frames_.back();
         if (frame.what == 's') {
@@ -280,10 +292,12 @@ class Builder {
             if (!piece.empty())
                 std::memcpy(static_cast<char*>(frame.tensor.raw_data()) + frame.filled, piece.data(), piece.size());
             frame.filled += piece.size();
+            TUTTI_ASSERT(frame.filled <= frame.tensor.byte_count());
         }
         return true;
     }
     bool end_pieces(Frame& frame) {
+        TUTTI_ASSERT(frame.kind == Frame::Kind::pieces);
         if (frame.what == 's') return put(Object::string(std::move(frame.text)));
         if (frame.what == 'b') return put(Object::bytes(std::move(frame.bytes)));
         if (frame.filled != frame.tensor.byte_count()) return fail("fewer pieces than the tensor has");
@@ -301,6 +315,7 @@ class Builder {
 };
 
 Object decode_bytes(const char* data, std::size_t bytes, const Tensor* buffer) {
+    TUTTI_ASSERT(data != nullptr || bytes == 0);
     Builder builder(bytes, buffer);
     std::size_t end = 0;
     bool good = false;
@@ -310,11 +325,13 @@ Object decode_bytes(const char* data, std::size_t bytes, const Tensor* buffer) {
         builder.reason = error.what();
         good = false;
     }
+    TUTTI_ASSERT(!good || (end <= bytes && builder.reason.empty()));
     if (good && end != bytes) {
         builder.reason = fmt::format("{} bytes after the end of the object", bytes - end);
         good = false;
     }
     if (!good) {
+        TUTTI_ASSERT(!builder.reason.empty());
         throw ObjectError(builder.path(),
                           fmt::format("not a valid object at byte {} of {}: {}", end, bytes, builder.reason));
     }
@@ -328,6 +345,7 @@ Object decode_string(std::string_view bytes) {
 }
 
 Object decode_shared(const Encoded& encoded) {
+    TUTTI_ASSERT(encoded.bytes <= encoded.buffer.byte_count());
     return decode_bytes(static_cast<const char*>(encoded.buffer.raw_data()), encoded.bytes, &encoded.buffer);
 }
 

@@ -1,4 +1,5 @@
 // Objects to MessagePack. Two passes over the object: one that counts, one that writes into memory of just that size.
+#include "core/assert.hpp"
 #include "object/codec.hpp"
 #include "tensor/host_read.hpp"
 
@@ -41,12 +42,15 @@ template <class Stream>
 class Encoder {
  public:
     Encoder(Stream& stream, std::size_t piece_bytes)
-        : stream_(stream), packer_(stream), piece_bytes_(std::clamp<std::size_t>(piece_bytes, 64, largest_piece)) {}
+        : stream_(stream), packer_(stream), piece_bytes_(std::clamp<std::size_t>(piece_bytes, 64, largest_piece)) {
+        TUTTI_ASSERT(piece_bytes > 0);
+    }
 
     void list(std::span<const Object> values) {
         enter();
         packer_.pack_array(count(values.size(), "a list"));
         for (std::size_t i = 0; i < values.size(); ++i) at([i] { return detail::index_step(i); }, values[i]);
+        TUTTI_ASSERT(depth_ > 0);
         --depth_;
     }
 
@@ -91,6 +95,7 @@ class Encoder {
     }
 
     void extension(Extension type, const void* data, std::size_t bytes) {
+        TUTTI_ASSERT(bytes <= largest_piece);
         packer_.pack_ext(bytes, static_cast<std::int8_t>(type));
         stream_.write(static_cast<const char*>(data), bytes);
     }
@@ -105,6 +110,7 @@ class Encoder {
 
     void string(const std::string& value) {
         if (value.size() > piece_bytes_) return pieces("s", value.data(), value.size());
+        TUTTI_ASSERT(value.size() <= largest_piece);
         packer_.pack_str(static_cast<std::uint32_t>(value.size()));
         stream_.write(value.data(), value.size());
     }
@@ -115,14 +121,17 @@ class Encoder {
         stream_.write(data, value.size());
     }
     void pieces(const std::string& head, const char* data, std::size_t size) {
+        TUTTI_ASSERT(!head.empty() && (data != nullptr || size == 0));
         enter();
         packer_.pack_array(count((size + piece_bytes_ - 1) / piece_bytes_ + 1, "a list of pieces"));
         extension(Extension::pieces, head.data(), head.size());
         for (std::size_t done = 0; done < size; done += piece_bytes_) {
             const std::size_t piece = std::min(piece_bytes_, size - done);
+            TUTTI_ASSERT(piece > 0 && piece <= largest_piece);
             packer_.pack_bin(static_cast<std::uint32_t>(piece));
             stream_.write(data + done, piece);
         }
+        TUTTI_ASSERT(depth_ > 0);
         --depth_;
     }
 
@@ -140,6 +149,7 @@ class Encoder {
         std::string sizes(reinterpret_cast<const char*>(value.shape().data()), 8 * value.shape().size());
         const char* data = static_cast<const char*>(whole.raw_data());
         const std::size_t bytes = value.byte_count();
+        TUTTI_ASSERT(whole.byte_count() == bytes);
         if (bytes + head.size() + sizes.size() + 64 > piece_bytes_)
             return pieces(fmt::format("t{}{}", head, sizes), data, bytes);
         // Elements of large tensors begin at a multiple of 64 bytes, so that the receiver can leave them in place.
@@ -149,6 +159,7 @@ class Encoder {
             padding = (64 - (stream_.position() + header_bytes + head.size() + sizes.size()) % 64) % 64;
             head[2] = static_cast<char>(padding);
         }
+        TUTTI_ASSERT(padding < 64 && head.size() + padding + sizes.size() + bytes <= largest_piece);
         packer_.pack_ext(head.size() + padding + sizes.size() + bytes, static_cast<std::int8_t>(Extension::tensor));
         stream_.write(head.data(), head.size());
         stream_.write(std::string(padding, '\0').data(), padding);
@@ -164,6 +175,7 @@ class Encoder {
             at(step, key);
             at(step, value);
         }
+        TUTTI_ASSERT(depth_ > 0);
         --depth_;
     }
     void record(const Object::Record& value) {
@@ -174,6 +186,7 @@ class Encoder {
                 "", fmt::format("a record whose type's name has {} bytes: expected at most 65535", value.type.size()));
         extension(Extension::record, value.type.data(), value.type.size());
         map(value.fields);
+        TUTTI_ASSERT(depth_ > 0);
         --depth_;
     }
 
@@ -192,6 +205,7 @@ void in_two_passes(std::size_t piece_bytes, F f, Make make) {
     Writer writer(make(counter.position()));
     Encoder<Writer> writing(writer, piece_bytes);
     f(writing);
+    TUTTI_ASSERT(writer.position() == counter.position());
 }
 
 }  // namespace
@@ -202,6 +216,7 @@ Encoded encode_list(std::span<const Object> objects, std::size_t piece_bytes) {
         piece_bytes, [&](auto& encoder) { encoder.list(objects); },
         [&](std::size_t bytes) {
             const std::size_t padded = (bytes + 63) / 64 * 64;
+            TUTTI_ASSERT(padded >= bytes && padded - bytes < 64);
             result = {empty(uint8, Extents::of(static_cast<std::int64_t>(padded))), bytes};
             char* data = static_cast<char*>(result.buffer.raw_data());
             std::memset(data + bytes, 0, padded - bytes);

@@ -1,4 +1,6 @@
 // Object as a value: making, copying, looking inside, comparing, printing.
+#include "core/assert.hpp"
+
 #include <tutti/object.hpp>
 
 #include <fmt/format.h>
@@ -115,6 +117,7 @@ namespace {
 
 template <class F>
 auto with_type_of(Kind kind, F f) {
+    TUTTI_ASSERT(kind >= Kind::complex && kind <= Kind::record);
     switch (kind) {
         case Kind::complex: return f.template operator()<std::complex<double>>();
         case Kind::string: return f.template operator()<std::string>();
@@ -130,6 +133,7 @@ auto with_type_of(Kind kind, F f) {
 
 template <class T>
 ObjectStorage::ObjectStorage(ObjectKind kind, T value) : kind_(kind) {
+    TUTTI_ASSERT(kind >= ObjectKind::complex);
     value_.pointer = new T(std::move(value));
 }
 
@@ -141,10 +145,12 @@ ObjectStorage::ObjectStorage(std::uint64_t value) noexcept
 ObjectStorage::ObjectStorage(const ObjectStorage& other)
     : kind_(other.kind_), is_large_(other.is_large_), value_(other.value_) {
     if (kind_ < ObjectKind::complex) return;
+    TUTTI_ASSERT(other.value_.pointer != nullptr);
     value_.pointer = with_type_of(kind_, [&]<class T>() -> void* { return new T(other.on_heap<T>()); });
 }
 
 void ObjectStorage::destroy() noexcept {
+    TUTTI_ASSERT(kind_ >= ObjectKind::complex && value_.pointer != nullptr);
     with_type_of(kind_, [&]<class T>() { delete static_cast<T*>(value_.pointer); });
 }
 
@@ -226,6 +232,7 @@ std::int64_t Object::as_int64() const {
     if (kind() != Kind::integer) detail::throw_unexpected("an integer", *this);
     if (is_large_integer())
         throw ObjectError("", fmt::format("expected an integer below 2^63, got {}", storage_.natural()));
+    TUTTI_ASSERT(!storage_.is_large());
     return storage_.integer();
 }
 std::uint64_t Object::as_uint64() const {
@@ -348,6 +355,7 @@ void throw_unexpected(std::string_view expected, const Object& got) {
     throw ObjectError("", fmt::format("expected {}, got {}", expected, got.description()));
 }
 void throw_unexpected_count(std::string_view what, std::size_t count, const Object& got) {
+    TUTTI_ASSERT(what.find('{') != std::string_view::npos);
     throw_unexpected(fmt::format(fmt::runtime(what), count), got);
 }
 void throw_out_of_range(const Object& min, const Object& max, const Object& got) {
@@ -367,11 +375,13 @@ const void* elements_of(const Object& object, DType dtype, std::size_t& count) {
         tensor.device().type != Device::Type::cpu) {
         throw_unexpected(fmt::format("a tensor {} of one dimension", to_string(dtype)), object);
     }
+    TUTTI_ASSERT(tensor.element_count() >= 0);
     count = static_cast<std::size_t>(tensor.element_count());
     return count > 0 ? tensor.raw_data() : &nothing;
 }
 
 Object tensor_of(const void* data, std::size_t count, DType dtype) {
+    TUTTI_ASSERT(data != nullptr || count == 0);
     if (dtype == DType::uint8) {
         const auto* bytes = static_cast<const std::byte*>(data);
         return Object::bytes(Object::Bytes(bytes, bytes + count));
@@ -382,15 +392,18 @@ Object tensor_of(const void* data, std::size_t count, DType dtype) {
 }
 
 FieldReader::FieldReader(const Object& object, const char* type) : type_(type) {
+    TUTTI_ASSERT(type != nullptr);
     if (object.kind() == Kind::record && object.as_record().type == type)
         fields_ = &object.as_record().fields;
     else if (object.kind() == Kind::map)
         fields_ = &object.as_map();
     else
         throw_unexpected(fmt::format("a record {}", type), object);
+    TUTTI_ASSERT(fields_ != nullptr);
 }
 
 const Object* FieldReader::find(const char* name) {
+    TUTTI_ASSERT(name != nullptr && fields_ != nullptr);
     for (const auto& [key, value] : *fields_) {
         if (key.kind() != Kind::string || key.as_string() != name) continue;
         ++found_;
@@ -404,6 +417,7 @@ void FieldReader::throw_missing(const char* name) const {
 }
 
 void FieldReader::finish(std::initializer_list<const char*> names) const {
+    TUTTI_ASSERT(found_ <= std::max(fields_->size(), names.size()));
     if (found_ == fields_->size()) return;
     for (const auto& [key, value] : *fields_) {
         const bool known = key.kind() == Kind::string &&
