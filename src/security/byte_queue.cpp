@@ -1,5 +1,7 @@
 #include "security/byte_queue.hpp"
 
+#include "core/assert.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -7,6 +9,7 @@
 namespace tutti::security {
 
 std::span<std::byte> ByteQueue::room(std::size_t at_least) {
+    TUTTI_ASSERT(begin_ <= end_ && end_ <= size_);
     if (begin_ == end_) begin_ = end_ = 0;
     if (size_ - end_ < at_least) {
         const std::size_t held = end_ - begin_;
@@ -22,6 +25,7 @@ std::span<std::byte> ByteQueue::room(std::size_t at_least) {
         begin_ = 0;
         end_ = held;
     }
+    TUTTI_ASSERT(size_ - end_ >= at_least);
     return {memory_.get() + end_, size_ - end_};
 }
 
@@ -34,6 +38,7 @@ void ByteQueue::append(std::span<const std::byte> bytes) {
 // A queue that was large once does not stay so.
 void ByteQueue::remove(std::size_t count) noexcept {
     constexpr std::size_t kept_bytes = std::size_t{1} << 20;
+    TUTTI_ASSERT(count <= end_ - begin_);
     begin_ += count;
     if (begin_ != end_) return;
     begin_ = end_ = 0;

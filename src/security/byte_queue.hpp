@@ -1,7 +1,9 @@
-// ByteQueue: bytes that wait, with room behind them.
+// ByteQueue: a FIFO of bytes in one contiguous buffer, with room at its end to receive into.
 //
 // Threads: one at a time.
 #pragma once
+
+#include "core/assert.hpp"
 
 #include <cstddef>
 #include <memory>
@@ -13,9 +15,12 @@ class ByteQueue {
  public:
     std::span<const std::byte> bytes() const noexcept { return {memory_.get() + begin_, end_ - begin_}; }
     bool empty() const noexcept { return begin_ == end_; }
-    /// Room for at least that many; fill some of it in, and tell how many with added().
+    /// Room for at least so many bytes; write some of it, then call added() with their number.
     std::span<std::byte> room(std::size_t at_least);
-    void added(std::size_t count) noexcept { end_ += count; }
+    void added(std::size_t count) noexcept {
+        TUTTI_ASSERT(count <= size_ - end_);
+        end_ += count;
+    }
     void append(std::span<const std::byte> bytes);
     void remove(std::size_t count) noexcept;
 

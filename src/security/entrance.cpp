@@ -1,5 +1,7 @@
 #include "security/entrance.hpp"
 
+#include "core/assert.hpp"
+
 #include <utility>
 
 namespace tutti::security {
@@ -37,6 +39,7 @@ std::size_t Entrance::wanted() const noexcept {
 std::size_t Entrance::consume(std::span<const std::byte> bytes) {
     if (bytes.empty() || lacks_tls_) return 0;
     if (!std::exchange(heard_, true)) {
+        TUTTI_ASSERT(!tls_);
         if (Tls::begins_with(bytes.front())) {
             tls_ = Tls::accepting(secret_, std::move(admits_));
         } else if (takes_tls_alone_) {
@@ -57,6 +60,7 @@ std::span<const std::byte> Entrance::output() const noexcept {
 }
 
 void Entrance::sent(std::size_t count) noexcept {
+    TUTTI_ASSERT(count <= output().size());
     if (lacks_tls_)
         refusal_ = refusal_.subspan(count);
     else if (tls_)

@@ -1,9 +1,10 @@
-// Entrance: the accepting end of a fresh connection, which the other end may begin by TLS or by the handshake. Bytes go
-// in and come out, as of Handshake and Tls.
+// Entrance: the accepting end of a fresh connection, whose peer may begin with TLS or with the handshake. It does no
+// I/O: its user moves the bytes, as for Handshake and Tls.
 //
 // Threads: one at a time.
 #pragma once
 
+#include "core/assert.hpp"
 #include "security/handshake.hpp"
 #include "security/tls.hpp"
 
@@ -19,8 +20,8 @@ class Entrance {
     enum class State { needs_more, done, failed };
     enum class Ways { both, tls_alone };
 
-    /// `admits`: which connections by TLS are for this end. By TLS alone: one that begins otherwise gets an alert, and
-    /// no answer that depends on the secret.
+    /// `admits`: which TLS connections are for this end. With tls_alone, a peer that begins otherwise gets an alert,
+    /// and no answer that depends on the secret.
     Entrance(const Secret& secret, std::string_view purpose, Tls::Admits admits, Ways ways)
         : secret_(secret),
           admits_(std::move(admits)),
@@ -29,18 +30,21 @@ class Entrance {
 
     State state() const noexcept;
     std::string_view error() const noexcept;
-    /// It failed since TLS alone is taken, and the peer began otherwise.
+    /// It failed because only TLS is accepted and the peer began otherwise.
     bool lacks_tls() const noexcept { return lacks_tls_; }
 
-    /// How many bytes to read: nothing that the caller would have to keep.
+    /// How many bytes to read at most, so that consume() takes all of them.
     std::size_t wanted() const noexcept;
     /// Takes bytes; returns how many. Bytes behind the handshake stay with the caller, or with the Tls.
     std::size_t consume(std::span<const std::byte> bytes);
     std::span<const std::byte> output() const noexcept;
     void sent(std::size_t count) noexcept;
 
-    /// Once done; null: bytes go as they are.
-    std::unique_ptr<Tls> take_tls() { return std::move(tls_); }
+    /// Once done. Null: the connection is not encrypted.
+    std::unique_ptr<Tls> take_tls() {
+        TUTTI_ASSERT(state() == State::done);
+        return std::move(tls_);
+    }
 
  private:
     Secret secret_;

@@ -1,5 +1,6 @@
 #include "security/handshake.hpp"
 
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/socket.hpp"
 #include "security/tls.hpp"
@@ -32,6 +33,7 @@ Handshake::Handshake(const Secret& secret, Role role, std::string_view purpose)
 }
 
 std::size_t Handshake::wanted() const noexcept {
+    TUTTI_ASSERT(input_size_ <= input_wanted_ && input_wanted_ <= input_.size());
     return state_ == State::needs_more ? input_wanted_ - input_size_ : 0;
 }
 
@@ -47,11 +49,13 @@ std::size_t Handshake::consume(std::span<const std::byte> bytes) {
         else if (wanted() == 0)
             is_hello_due() ? take_hello() : take_proof();
     }
+    TUTTI_ASSERT(taken <= bytes.size() && (taken == bytes.size() || wanted() == 0));
     return taken;
 }
 
 // This notices a peer of another protocol at its first wrong byte.
 void Handshake::refuse_stranger() {
+    TUTTI_ASSERT(state_ == State::needs_more && input_size_ > 0);
     wants_tls_ = role_ == Role::connecting && Tls::refuses_with(input_.front());
     if (wants_tls_) return fail("the peer takes TLS alone: TUTTI_TLS is on there and off here");
     const bool is_version =
@@ -61,6 +65,7 @@ void Handshake::refuse_stranger() {
 }
 
 void Handshake::take_hello() {
+    TUTTI_ASSERT(state_ == State::needs_more && input_size_ == hello_bytes);
     std::memcpy(peer_nonce_.data(), input_.data() + magic_bytes, nonce_bytes);
     input_size_ = 0;
     input_wanted_ = mac_bytes;
@@ -70,6 +75,7 @@ void Handshake::take_hello() {
 }
 
 void Handshake::take_proof() {
+    TUTTI_ASSERT(state_ == State::needs_more && input_size_ == mac_bytes);
     Mac claimed;
     std::memcpy(claimed.data(), input_.data(), claimed.size());
     const bool accepts = role_ == Role::accepting;
@@ -83,6 +89,7 @@ void Handshake::take_proof() {
 }
 
 void Handshake::put(std::span<const std::byte> bytes) {
+    TUTTI_ASSERT(sent_ <= output_size_ && bytes.size() <= output_.size());
     if (sent_ == output_size_) sent_ = output_size_ = 0;
     if (output_size_ + bytes.size() > output_.size()) {
         // The peer answered before our first message was all sent: it cannot have read it.
@@ -104,6 +111,7 @@ std::span<const std::byte> Handshake::nonce_of(Role role) const {
 }
 
 void Handshake::fail(std::string_view why) {
+    TUTTI_ASSERT(!why.empty());
     state_ = State::failed;
     error_ = why;
     output_size_ = sent_ = 0;
@@ -116,6 +124,7 @@ std::chrono::milliseconds handshake_timeout() {
 void authenticate(int fd, const Secret& secret, Role role, std::string_view purpose, const Deadline& deadline,
                   const AbortFlag* abort) {
     static constexpr const char* operation = "handshake";
+    TUTTI_ASSERT(fd >= 0 && !purpose.empty());
     const Deadline limit = role == Role::accepting
                                ? Deadline::after(std::min<Clock::duration>(deadline.remaining(), handshake_timeout()))
                                : deadline;
@@ -131,6 +140,7 @@ void authenticate(int fd, const Secret& secret, Role role, std::string_view purp
         // Part of the magic first, so that this also detects a peer whose messages are shorter than ours: TLS's alert.
         const std::size_t count = std::min({machine.wanted(), buffer.size(), heard ? buffer.size() : magic.size() - 1});
         heard = true;
+        TUTTI_ASSERT(count > 0);
         net::recv_all(fd, std::span(buffer).first(count), limit, abort, operation);
         machine.consume(std::span(buffer).first(count));
     }

@@ -6,17 +6,18 @@
 //   HMAC("connect", purpose, C, S)        ──►
 //                                         ◄──    HMAC("accept", purpose, C, S), or a refusal
 //
-// The connecting end proves first: a port would otherwise give every stranger a sum by which it can try out secrets
-// elsewhere. An accepting end computes nothing from the secret for a peer that has not proved it.
+// The connecting end proves first: otherwise any process that connects to the port would get a MAC with which it could
+// guess secrets offline. An accepting end computes nothing from the secret for a peer that has not proved it.
 //
-// The two ends prove under different labels, so that an attacker cannot answer us with our own proof; both proofs
-// cover both nonces, so that an old conversation cannot be replayed; the purpose keeps a connection made for one
-// service from being led to another. Either end learns nothing from a failure but that it failed.
-// It authenticates the connection, it does not encrypt it.
+// The two ends prove under different labels, so that an attacker cannot reflect an end's own proof; both proofs cover
+// both nonces, so that an old conversation cannot be replayed; the purpose keeps a connection made for one service from
+// being led to another. Either end learns nothing from a failure but that it failed.
+// The handshake authenticates the connection and does not encrypt it.
 //
 // Threads: one Handshake belongs to one thread at a time. A peer's input causes no allocation.
 #pragma once
 
+#include "core/assert.hpp"
 #include "core/deadline.hpp"
 #include "core/interrupt.hpp"
 #include "security/secret.hpp"
@@ -49,12 +50,15 @@ class Handshake {
 
     State state() const noexcept { return state_; }
     std::string_view error() const noexcept { return error_; }
-    /// Connecting end: it failed since the peer takes TLS alone.
+    /// Connecting end: it failed because the peer accepts only TLS.
     bool wants_tls() const noexcept { return wants_tls_; }
 
-    /// Bytes to send now; tell how many went with sent().
+    /// Bytes to send now; call sent() with the number of those that went.
     std::span<const std::byte> output() const noexcept { return {output_.data() + sent_, output_size_ - sent_}; }
-    void sent(std::size_t count) noexcept { sent_ += count; }
+    void sent(std::size_t count) noexcept {
+        TUTTI_ASSERT(count <= output_size_ - sent_);
+        sent_ += count;
+    }
 
     /// How many bytes the peer's current message still lacks.
     std::size_t wanted() const noexcept;
@@ -92,7 +96,7 @@ class Handshake {
     bool wants_tls_ = false;
 };
 
-/// The peer takes TLS alone: code security.
+/// The peer accepts only TLS: code security.
 class TlsWanted : public DistNetworkError {
     using DistNetworkError::DistNetworkError;
 };

@@ -1,5 +1,6 @@
 #include "security/local_secret.hpp"
 
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
 #include "core/names.hpp"
@@ -33,6 +34,7 @@ std::string socket_name(std::uint16_t port) {
 /// Everything until the end of the stream.
 std::optional<Secret> read_secret(int fd, const Deadline& deadline, const AbortFlag* abort) {
     std::array<char, 4097> buffer;
+    TUTTI_ASSERT(fd >= 0);
     std::size_t size = 0;
     while (size < buffer.size()) {
         const ssize_t got = ::recv(fd, buffer.data() + size, buffer.size() - size, MSG_DONTWAIT);
@@ -71,6 +73,7 @@ LocalSecretServer::LocalSecretServer(std::uint16_t port, Secret secret)
 void LocalSecretServer::serve() {
     while (const auto asker = net::try_accept(listener_.get())) {
         const uid_t uid = net::peer_uid(asker->get());
+        TUTTI_ASSERT(asker->get() >= 0);
         if (uid != ::geteuid()) {
             if (const auto times = refused_->happened()) {
                 TUTTI_WARN("user {} asked for the secret of a job of user {} and did not get it{}", uid, ::geteuid(),

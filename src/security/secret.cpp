@@ -1,6 +1,7 @@
 #define OPENSSL_SUPPRESS_DEPRECATED  // SHA256_Init and its like
 #include "security/secret.hpp"
 
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/private_file.hpp"
 #include "core/unique_fd.hpp"
@@ -59,6 +60,7 @@ std::string to_hex(std::span<const std::byte> bytes) {
         text += digits[std::to_integer<unsigned>(value) >> 4U];
         text += digits[std::to_integer<unsigned>(value) & 15U];
     }
+    TUTTI_ASSERT(text.size() == 2 * bytes.size());
     return text;
 }
 
@@ -85,6 +87,7 @@ void random_bytes(std::span<std::byte> bytes) {
         const ssize_t got = ::getrandom(bytes.data(), bytes.size(), 0);
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) throw InternalError("the system's random generator failed");
+        TUTTI_ASSERT(static_cast<std::size_t>(got) <= bytes.size());
         bytes = bytes.subspan(static_cast<std::size_t>(got));
     }
 }
@@ -133,6 +136,7 @@ Secret Secret::from_file(const std::string& path) {
         size += static_cast<std::size_t>(got);
     }
     std::string_view text(buffer.data(), size);
+    TUTTI_ASSERT(size <= buffer.size());
     text = text.substr(0, text.find_first_of("\r\n"));
     if (!may_be_given(text)) refuse_file(path, fmt::format("its first line has {}", short_or_long(text)), make_one);
     Secret secret{std::string(text)};
@@ -151,6 +155,7 @@ Secret::~Secret() {
 }
 
 Mac Secret::mac(std::initializer_list<std::span<const std::byte>> parts) const {
+    TUTTI_ASSERT(!text_.empty());
     Block key{};
     if (text_.size() <= key.size()) {
         std::memcpy(key.data(), text_.data(), text_.size());
@@ -175,6 +180,7 @@ Mac Secret::mac(std::initializer_list<std::span<const std::byte>> parts) const {
 }
 
 Secret Secret::derive(std::string_view purpose) const {
+    TUTTI_ASSERT(!purpose.empty());
     static constexpr std::string_view label = "tutti derive 1:";
     return Secret(to_hex(mac({std::as_bytes(std::span(label)), std::as_bytes(std::span(purpose))})));
 }

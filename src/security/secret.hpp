@@ -23,8 +23,8 @@ class Secret {
     static Secret generate();
     /// Any text of 1 to 4096 bytes; otherwise InvalidArgument.
     static Secret from_text(std::string_view text);
-    /// One that a user gives, by the option or variable `name`: at least given_bytes_min, since whoever sees a
-    /// connection being made can try out secrets for as long as he likes. InvalidArgument otherwise.
+    /// A secret that a user gives, by the option or variable `name`: of given_bytes_min bytes or more, since an
+    /// observer of a handshake can guess secrets offline without limit. InvalidArgument otherwise.
     static Secret given(std::string_view text, std::string_view name);
     /// TUTTI_JOB_SECRET, else the first line of TUTTI_JOB_SECRET_FILE, as given(). The file must belong to this user
     /// and be closed to all others: otherwise DistNetworkError (code security) gives the remedy.
@@ -38,13 +38,13 @@ class Secret {
     Secret& operator=(Secret&&) noexcept = default;
     ~Secret();
 
-    /// A secret for one purpose; knowing it does not tell this one.
+    /// A secret for one purpose, from which this secret cannot be computed.
     Secret derive(std::string_view purpose) const;
     /// HMAC-SHA-256 over the parts, one after the other.
     Mac mac(std::initializer_list<std::span<const std::byte>> parts) const;
     /// For an environment variable or an owner-only channel; from_text(to_text()) is the same secret.
     const std::string& to_text() const noexcept { return text_; }
-    /// In constant time.
+    /// In constant time for texts of one length.
     bool operator==(const Secret& other) const noexcept;
 
  private:

@@ -1,5 +1,7 @@
 #include "security/tls.hpp"
 
+#include "core/assert.hpp"
+
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
@@ -55,12 +57,14 @@ std::string last_error() {
 }
 
 Tls& end_of(const SSL* ssl) {
+    TUTTI_ASSERT(SSL_get_app_data(ssl) != nullptr);
     return *static_cast<Tls*>(SSL_get_app_data(ssl));
 }
 
 // ---- The queues as OpenSSL's BIO
 
 int put(BIO* bio, const char* bytes, int count) {
+    TUTTI_ASSERT(count >= 0);
     static_cast<Tls*>(BIO_get_data(bio))
         ->output()
         .append(std::as_bytes(std::span(bytes, static_cast<std::size_t>(count))));
@@ -68,6 +72,7 @@ int put(BIO* bio, const char* bytes, int count) {
 }
 
 int take(BIO* bio, char* into, int count) {
+    TUTTI_ASSERT(count >= 0);
     BIO_clear_retry_flags(bio);
     const std::size_t size = static_cast<Tls*>(BIO_get_data(bio))
                                  ->give({reinterpret_cast<std::byte*>(into), static_cast<std::size_t>(count)});
@@ -117,6 +122,7 @@ const BIO_METHOD* Tls::queues() {
 }
 
 std::unique_ptr<Tls> Tls::connecting(const Secret& secret, std::string identity) {
+    TUTTI_ASSERT(!identity.empty());
     auto made = std::unique_ptr<Tls>(new Tls(secret, {}, std::move(identity)));
     SSL_set_connect_state(made->ssl_);
     made->go_on();
@@ -124,6 +130,7 @@ std::unique_ptr<Tls> Tls::connecting(const Secret& secret, std::string identity)
 }
 
 std::unique_ptr<Tls> Tls::accepting(const Secret& secret, Admits admits) {
+    TUTTI_ASSERT(admits != nullptr);
     auto made = std::unique_ptr<Tls>(new Tls(secret, std::move(admits), {}));
     SSL_set_accept_state(made->ssl_);
     return made;
@@ -139,6 +146,7 @@ Tls::Tls(const Secret& secret, Admits admits, std::string identity)
     BIO_set_init(bio, 1);
     SSL_set_bio(ssl_, bio, bio);
     SSL_set_app_data(ssl_, this);
+    TUTTI_ASSERT(&end_of(ssl_) == this);
 }
 
 std::span<const std::byte> Tls::refusal() noexcept {
@@ -180,6 +188,7 @@ int Tls::use_key(SSL* ssl, const EVP_MD* hash, const unsigned char** identity, s
 
 int Tls::find_key(SSL* ssl, const unsigned char* identity, std::size_t size, SSL_SESSION** session) {
     Tls& self = end_of(ssl);
+    TUTTI_ASSERT(self.admits_ != nullptr && self.state_ == State::shaking_hands);
     *session = nullptr;
     self.identity_.assign(reinterpret_cast<const char*>(identity), size);
     if (!self.admits_(self.identity_)) return 1;  // it goes on without a key, and fails for want of a certificate
@@ -188,6 +197,7 @@ int Tls::find_key(SSL* ssl, const unsigned char* identity, std::size_t size, SSL
 }
 
 void Tls::fail(std::string why) noexcept {
+    TUTTI_ASSERT(!why.empty());
     if (state_ == State::failed) return;
     state_ = State::failed;
     error_ = std::move(why);
@@ -247,6 +257,7 @@ bool Tls::write(std::span<const std::byte> bytes) {
         note_failure();
         return false;
     }
+    TUTTI_ASSERT(written == bytes.size() && records_written_ <= records_max);
     records_written_ += (written + record_bytes - 1) / record_bytes;
     return true;
 }
@@ -277,6 +288,7 @@ std::size_t Tls::read(std::span<std::byte> into) {
         else if (error != SSL_ERROR_WANT_READ)  // it wants more behind a record without data, such as a new key
             note_failure();
     }
+    TUTTI_ASSERT(total <= into.size());
     return total;
 }
 
@@ -297,6 +309,7 @@ std::size_t Tls::whole_record() const noexcept {
 std::size_t Tls::give(std::span<std::byte> into) noexcept {
     if (record_left_ == 0) record_left_ = whole_record();
     const std::size_t size = std::min(record_left_, into.size());
+    TUTTI_ASSERT(size <= input_.bytes().size());
     std::copy_n(input_.bytes().begin(), size, into.begin());
     input_.remove(size);
     record_left_ -= size;

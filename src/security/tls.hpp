@@ -1,5 +1,5 @@
-// Tls: one end of a TLS 1.3 connection between two processes that know a secret. Bytes go in and come out: its user has
-// the socket (Wire), or an event loop's (the store's server).
+// Tls: one end of a TLS 1.3 connection between two processes that know a secret. It does no I/O: its user, Wire or the
+// event loop of the store's server, has the socket and moves the bytes.
 //
 // The secret is an external pre-shared key (RFC 8446, psk_dhe_ke): no certificates, and a fresh X25519 exchange for
 // each connection, so that somebody who learns the secret later cannot decrypt recorded traffic. The key is derived for
@@ -47,8 +47,8 @@ class Tls {
     static std::unique_ptr<Tls> accepting(const Secret& secret, Admits admits);
     /// Whether a connection that begins with this byte begins with TLS.
     static constexpr bool begins_with(std::byte first) { return first == std::byte{22}; }
-    /// What an accepting end says to one that begins otherwise, where it takes TLS alone: an alert, which anybody may
-    /// read. A connecting end tells it by its first byte.
+    /// The answer of an accepting end that takes only TLS to a peer that begins otherwise: an alert in plain text. The
+    /// connecting end recognises it by its first byte.
     static std::span<const std::byte> refusal() noexcept;
     static constexpr bool refuses_with(std::byte first) { return first == std::byte{21}; }
 
@@ -58,7 +58,7 @@ class Tls {
 
     State state() const noexcept { return state_; }
     const std::string& error() const noexcept { return error_; }
-    /// The other end is not here any more, though it has not said that it ends.
+    /// Tells it that the transport has ended without TLS's close_notify.
     void cut() noexcept { fail("the connection was cut: it ended without TLS's close_notify"); }
     /// The name that the connecting end has given itself; unproved until the state is open.
     const std::string& identity() const noexcept { return identity_; }
@@ -73,9 +73,9 @@ class Tls {
     /// Continues the handshake with the bytes that have come.
     void go_on();
 
-    /// Once open. All of the bytes, as records in output(); false when it has failed.
+    /// Once open. Encrypts all of the bytes into records in output(); false when it has failed.
     bool write(std::span<const std::byte> bytes);
-    /// Bytes that have come; 0: none are here now, or see state().
+    /// Decrypts bytes of input(). 0: input() holds no whole record, or see state().
     std::size_t read(std::span<std::byte> into);
     /// read() gives something, or finds an end, without further input.
     bool holds_record() const noexcept;

@@ -1,5 +1,6 @@
 #include "security/wire.hpp"
 
+#include "core/assert.hpp"
 #include "core/socket.hpp"
 
 #include <tutti/error.hpp>
@@ -39,6 +40,7 @@ class Parts {
     /// The next bytes, at most a record's: short parts in one piece.
     std::span<const std::byte> next(std::span<std::byte> scratch) {
         skip_empty();
+        TUTTI_ASSERT(!scratch.empty());
         if (parts_.empty()) return {};
         const auto here = bytes_of(parts_.front()).subspan(done_);
         if (here.size() >= scratch.size() || parts_.size() == 1)
@@ -50,6 +52,7 @@ class Parts {
             std::copy_n(part.begin(), count, scratch.begin() + static_cast<std::ptrdiff_t>(size));
             size += count;
         }
+        TUTTI_ASSERT(size > 0 && size <= scratch.size());
         return scratch.first(size);
     }
     void skip(std::size_t count) {
@@ -63,6 +66,7 @@ class Parts {
 
  private:
     void skip_empty() {
+        TUTTI_ASSERT(parts_.empty() || done_ <= parts_.front().iov_len);
         while (!parts_.empty() && done_ == parts_.front().iov_len) {
             parts_ = parts_.subspan(1);
             done_ = 0;
@@ -90,6 +94,7 @@ struct Wire::Secured {
 
     // Sends as many waiting bytes as the kernel takes; false where that is not all, errno as send(2)'s.
     bool flush(int fd) {
+        TUTTI_ASSERT(tls != nullptr && fd >= 0);
         ByteQueue& output = tls->output();
         if (spoils_next && !output.empty()) {
             const_cast<std::byte&>(output.bytes().back()) ^= std::byte{1};
@@ -108,6 +113,7 @@ struct Wire::Secured {
     // Reads from the socket once: 1: there is more to read by TLS; 0: there is nothing now; -1: an error, or the end.
     int fetch(int fd, bool& more) {
         const auto room = tls->input().room(input_bytes);
+        TUTTI_ASSERT(room.size() >= input_bytes && !at_end);
         const auto into = room.first(std::min(room.size(), input_bytes_max));
         const ssize_t got = ::recv(fd, into.data(), into.size(), MSG_DONTWAIT);
         if (got < 0) return errno == EAGAIN || errno == EINTR ? 0 : -1;
@@ -116,6 +122,7 @@ struct Wire::Secured {
             return -1;
         }
         tls->input().added(static_cast<std::size_t>(got));
+        TUTTI_ASSERT(input_bytes >= input_bytes_min && input_bytes <= input_bytes_max);
         more = static_cast<std::size_t>(got) == into.size();
         if (more) input_bytes = std::min(2 * input_bytes, input_bytes_max);
         return 1;
@@ -134,12 +141,14 @@ Wire& Wire::operator=(Wire&&) noexcept = default;
 Wire::~Wire() = default;
 
 ssize_t Wire::receive(int fd, std::span<std::byte> into) {
+    TUTTI_ASSERT(fd >= 0);
     if (!secured_) return ::recv(fd, into.data(), into.size(), MSG_DONTWAIT);
     const iovec part{into.data(), into.size()};
     return receive(fd, {&part, 1});
 }
 
 ssize_t Wire::receive(int fd, std::span<const iovec> into) {
+    TUTTI_ASSERT(fd >= 0);
     if (!secured_) {
         msghdr message{};
         message.msg_iov = const_cast<iovec*>(into.data());
@@ -174,6 +183,7 @@ ssize_t Wire::receive(int fd, std::span<const iovec> into) {
 }
 
 ssize_t Wire::send(int fd, std::span<const iovec> parts) {
+    TUTTI_ASSERT(fd >= 0);
     if (!secured_) {
         msghdr message{};
         message.msg_iov = const_cast<iovec*>(parts.data());
@@ -189,6 +199,7 @@ ssize_t Wire::send(int fd, std::span<const iovec> parts) {
         if (!secured_->flush(fd)) break;
         // It may have begun with more, when the caller passed more.
         const std::size_t counted = std::min(secured_->begun, shown - total);
+        TUTTI_ASSERT(counted <= secured_->begun && total + counted <= shown);
         secured_->begun -= counted;
         total += counted;
         rest.skip(counted);
@@ -222,6 +233,7 @@ bool Wire::post(int fd, std::span<const std::byte> bytes) {
         return sent == static_cast<ssize_t>(bytes.size());
     }
     const std::lock_guard lock(secured_->mutex);
+    TUTTI_ASSERT(secured_->begun == 0);
     if (!secured_->flush(fd) && (errno != EAGAIN || secured_->tls->output().bytes().size() > posted_bytes_max))
         return false;
     if (!secured_->tls->write(bytes)) {
@@ -237,6 +249,7 @@ void Wire::send_all(int fd, std::span<const std::byte> bytes, const Deadline& de
     while (!bytes.empty()) {
         const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
         const ssize_t sent = send(fd, {&part, 1});
+        TUTTI_ASSERT(sent <= static_cast<ssize_t>(bytes.size()));
         if (sent >= 0)
             bytes = bytes.subspan(static_cast<std::size_t>(sent));
         else if (errno == EAGAIN)
@@ -255,6 +268,7 @@ void Wire::receive_all(int fd, std::span<std::byte> into, const Deadline& deadli
     if (!secured_) return net::recv_all(fd, into, deadline, abort, operation);
     while (!into.empty()) {
         const ssize_t got = receive(fd, into);
+        TUTTI_ASSERT(got <= static_cast<ssize_t>(into.size()));
         if (got > 0)
             into = into.subspan(static_cast<std::size_t>(got));
         else if (got < 0 && errno == EAGAIN)
@@ -275,6 +289,7 @@ void Wire::end(int fd) {
 }
 
 int Wire::to_poll(int fd) const noexcept {
+    TUTTI_ASSERT(fd >= 0);
     if (!secured_) return fd;
     const std::lock_guard lock(secured_->mutex);
     return secured_->tls->holds_record() ? always_readable() : fd;
@@ -295,6 +310,7 @@ bool Wire::spoil() noexcept {
 
 Wire secure(int fd, const Secret& secret, std::string identity, const Deadline& deadline, const AbortFlag* abort) {
     static constexpr const char* operation = "handshake";
+    TUTTI_ASSERT(fd >= 0 && !identity.empty());
     auto tls = Tls::connecting(secret, std::move(identity));
     for (;;) {
         const auto output = tls->output().bytes();
@@ -313,6 +329,7 @@ Wire secure(int fd, const Secret& secret, std::string identity, const Deadline& 
             net::wait_for(fd, POLLIN, deadline, abort, operation);
         }
     }
+    TUTTI_ASSERT(tls->output().empty());
     if (tls->state() == Tls::State::failed) {
         throw DistNetworkError(
             fmt::format("{} ({}): {}; check TUTTI_JOB_SECRET", operation, tls->identity(), tls->error()),
