@@ -44,23 +44,23 @@ class TUTTI_API StoreBackend {
     virtual bool delete_key(std::string_view key, Milliseconds timeout) = 0;
     virtual std::int64_t num_keys(Milliseconds timeout) = 0;
     virtual void wait(std::span<const std::string> keys, Milliseconds timeout) = 0;
-    /// Default: a loop over get and set.
+    /// The defaults of these two are loops over get and set.
     virtual std::vector<std::string> multi_get(std::span<const std::string> keys, Milliseconds timeout);
     virtual void multi_set(std::span<const std::string> keys, std::span<const std::string> values,
                            Milliseconds timeout);
-    /// Whether waits poll the store, since it does not notify them of others' writes.
+    /// Whether this store's waits poll, because the store does not notify them of other processes' writes.
     virtual bool asks_again() const { return false; }
-    /// As get. A store that polls does so at once when `bell` (a descriptor; -1: none) becomes readable, and may poll
-    /// less often until then. It does not read from the descriptor. Default: get, for a store that notifies.
+    /// As get. A store that polls also polls at once when the descriptor `bell` (-1: none) becomes readable, and may
+    /// poll less often until then; it does not read from `bell`. Default: get, for a store that notifies.
     virtual std::string get_with_bell(std::string_view key, Milliseconds timeout, int bell);
     /// A last will: when this process ends, or is cut off from the store, before `key` exists, the store sets `key` to
-    /// `value` for it. False (the default): this store has no last wills, and nothing happens.
+    /// `value` on the process's behalf. False (the default): this store has no last wills, and nothing happens.
     virtual bool set_will(std::string_view key, std::string_view value, Milliseconds timeout);
     /// For messages: "TCPStore(10.0.0.1:29500)".
     virtual std::string describe() const = 0;
-    /// Numeric address of this process's end of the connection to the store: others in the job can reach this host by
-    /// it. Empty: the store uses no network. "0.0.0.0": the store's server is on this host and serves other hosts too,
-    /// so they can reach this one, but its address is unknown.
+    /// Numeric address of this process's end of the connection to the store, by which the job's other processes can
+    /// reach this host. Empty: the store uses no network. "0.0.0.0": the store's server is on this host and serves
+    /// other hosts too, so they can reach this host, but by which address is unknown.
     virtual std::string local_host() const { return {}; }
     /// Every wait, now and later, ends within 100 ms with Aborted and this reason.
     virtual void abort(const std::string& reason);
@@ -84,11 +84,11 @@ class TUTTI_API Store {
 
     explicit operator bool() const noexcept { return backend_ != nullptr; }
 
-    /// Inserts or overwrites; makes a counter a plain value. A TCPStore whose server is well only sends a small value
-    /// and does not wait: later operations of this store come after it, and a process that gets the key or waits for it
-    /// finds it; the key is certain to be there when a later operation of this store has returned a result.
+    /// Inserts or overwrites; makes a counter a plain value. A TCPStore whose server answers sends a small value and
+    /// returns without waiting for the answer. Later operations of this store take effect after it, and a process that
+    /// gets or waits for the key finds it. Once a later operation of this store has returned a result, the key exists.
     void set(std::string_view key, std::string_view value);
-    /// Waits for the key and returns its value; for a counter, its decimal text.
+    /// Waits for the key and returns its value; a counter's value is its decimal text.
     std::string get(std::string_view key);
     std::string get(std::string_view key, Milliseconds timeout);
     /// Adds to a counter (created as 0) and returns its new value. DistStoreError naming the key if the
@@ -138,8 +138,8 @@ class TUTTI_API HashStore : public Store {
 /// ignores a torn last record, and the next writer cuts it off. delete_key is supported (a deletion record).
 /// `world_size` (number of users, negative: not fixed): the last user removes the file; a file that an earlier job
 /// left behind (its users are dead, or there would be more than world_size) is a DistStoreError. Jobs that meet there
-/// exchange their secrets by the file: one that another user owns, that others may use, or a symbolic link is a
-/// DistStoreError (code security) that says how to mend it.
+/// exchange their secrets through the file: a file that another user owns or may use, or a symbolic link, is a
+/// DistStoreError (code security) that names the remedy.
 class TUTTI_API FileStore : public Store {
  public:
     explicit FileStore(const std::string& path, int world_size = -1, Milliseconds timeout = default_store_timeout);
@@ -163,7 +163,8 @@ struct TCPStoreOptions {
     std::optional<std::string> secret{};  ///< the job's secret; default: see TUTTI_JOB_SECRET
 };
 
-/// A store that one server process holds and all reach over TCP. Every connection proves the job's secret both ways.
+/// A store in one server process that all processes reach over TCP. On every connection both ends prove that they know
+/// the job's secret.
 class TUTTI_API TCPStore : public Store {
  public:
     explicit TCPStore(TCPStoreOptions options);

@@ -1,5 +1,6 @@
 #include "store/acceptor.hpp"
 
+#include "core/assert.hpp"
 #include "core/descriptors.hpp"
 #include "core/fork_guard.hpp"
 #include "core/log.hpp"
@@ -27,12 +28,14 @@ void expect_good(int result, const char* what) {
 }
 
 Acceptor& self(void* data) {
+    TUTTI_ASSERT(data != nullptr);
     return *static_cast<Acceptor*>(data);
 }
 
 }  // namespace
 
 void Acceptor::open(uv_loop_t& loop, UniqueFd listener, Accept accept) {
+    TUTTI_ASSERT(listener && accept != nullptr && !listener_);
     if (::listen(listener.get(), backlog) != 0) expect_good(uv_translate_sys_error(errno), "cannot listen");
     listener_ = std::move(listener);
     accept_ = std::move(accept);
@@ -45,11 +48,13 @@ void Acceptor::open(uv_loop_t& loop, UniqueFd listener, Accept accept) {
 }
 
 void Acceptor::listen() {
+    TUTTI_ASSERT(listener_ && poll_.data == this);
     uv_poll_start(&poll_, UV_READABLE, [](uv_poll_t* handle, int, int) { self(handle->data).accept_all(); });
 }
 
 void Acceptor::accept_all() {
     for (int i = 0; i < turn; ++i) {
+        TUTTI_ASSERT(listener_.get() >= 0);
         UniqueFd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (connection) {
             say_after_ms_ = 5'000;
@@ -67,6 +72,7 @@ void Acceptor::accept_all() {
 
 // The clients wait in the socket's queue. Logs it ever more seldom, so that a log stays readable.
 void Acceptor::pause(int error) {
+    TUTTI_ASSERT(error != 0);
     uv_poll_stop(&poll_);
     uv_timer_start(
         &again_, [](uv_timer_t* handle) { self(handle->data).listen(); }, pause_ms, 0);
@@ -74,6 +80,7 @@ void Acceptor::pause(int error) {
     if (now < say_at_ms_) return;
     say_at_ms_ = now + say_after_ms_;
     say_after_ms_ = std::min(2 * say_after_ms_, say_after_max_ms);
+    TUTTI_ASSERT(say_at_ms_ > now && say_after_ms_ <= say_after_max_ms);
     if (error != EMFILE) {
         TUTTI_WARN("TCPStore server: cannot accept a connection: {}; the client waits", std::strerror(error));
         return;
@@ -91,6 +98,7 @@ void Acceptor::close() {
         if (handle->data != nullptr && uv_is_closing(handle) == 0) uv_close(handle, nullptr);
     }
     listener_.reset();
+    TUTTI_ASSERT(!listener_);
 }
 
 }  // namespace tutti::store

@@ -1,5 +1,5 @@
-// Acceptor: takes the connections that wait at a listening socket, on libuv. When the process may open no more
-// descriptors it raises its soft limit; at the hard one it says so and tries again, while the clients wait.
+// Acceptor: accepts the connections that wait at a listening socket, on libuv. When the process may open no more
+// descriptors it raises the soft limit; at the hard limit it logs that and tries again, while the clients wait.
 //
 // Threads: the loop's.
 #pragma once
@@ -16,7 +16,7 @@ namespace tutti::store {
 class Acceptor {
  public:
     using Accept = std::function<void(UniqueFd)>;
-    /// Begins to listen. Throws DistNetworkError. It has to be closed, and the loop to run, before it is destroyed.
+    /// Begins to listen. Throws DistNetworkError. Before the Acceptor is destroyed, call close() and run the loop.
     void open(uv_loop_t& loop, UniqueFd listener, Accept accept);
     void close();
 

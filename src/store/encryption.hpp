@@ -28,13 +28,13 @@ class OnlyToTell {
 
 /// The identity that a client's connected socket states for TLS; none: it goes without TLS.
 std::optional<std::string> tls_identity_for(int fd);
-/// Whether a server takes a connection that says so.
+/// Whether a connection with this identity is meant for a store's server.
 bool is_for_store(std::string_view identity);
-/// Whether a server takes TLS alone from that connection.
+/// Whether a server accepts only TLS on that connection.
 bool takes_tls_alone(int fd);
-/// The server's objection to a connection by TLS that says so, and has proved the secret; empty: none.
+/// The server's objection to a TLS connection with this identity that has proved the secret; empty: none.
 std::string objection_to(int fd, std::string_view identity);
-/// The disagreement where the server takes TLS alone. Both are addresses.
+/// The message where the server accepts only TLS and the client came without. Both are addresses.
 std::string needs_tls(std::string_view server, std::string_view client);
 
 }  // namespace tutti::store

@@ -2,6 +2,7 @@
 //
 // Threads: any; one mutex per object, the file's lock between objects and processes. Waiting looks at the file again
 // after 0.2 ms to 10 ms, because a file on NFS cannot push.
+#include "core/assert.hpp"
 #include "core/deadline.hpp"
 #include "core/interrupt.hpp"
 #include "core/log.hpp"
@@ -43,6 +44,7 @@ enum class Change : char {
 };
 
 std::string encode(Change change, std::span<const std::string_view> fields) {
+    TUTTI_ASSERT(!fields.empty());
     std::string body(1, static_cast<char>(change));
     for (const auto field : fields) {
         const auto size = store::encode_number(field.size());
@@ -118,12 +120,14 @@ class FileBackend : public StoreBackend {
         std::vector<std::string> values;
         wait_for(keys, timeout, "multi_get", [&] {
             for (const auto& key : keys) values.push_back(*map_.find(key));
+            TUTTI_ASSERT(values.size() == keys.size());
         });
         return values;
     }
     void multi_set(std::span<const std::string> keys, std::span<const std::string> values,
                    Milliseconds timeout) override {
         if (keys.empty()) return;
+        TUTTI_ASSERT(keys.size() == values.size());
         std::vector<std::string_view> fields;
         for (std::size_t i = 0; i < keys.size(); ++i) {
             fields.push_back(keys[i]);
@@ -158,6 +162,7 @@ class FileBackend : public StoreBackend {
         }
         const RecordFile::Lock lock(file_, access, deadline, abort_flag());
         file_.read_new([this](std::string_view body) { apply(body); });
+        TUTTI_ASSERT(::getpid() == owner_);
         work();
     }
 
@@ -182,6 +187,7 @@ class FileBackend : public StoreBackend {
     void wait_for(std::span<const std::string> keys, Milliseconds timeout, const char* operation, Work&& when_there,
                   int bell = -1) {
         const Instant start = Clock::now();
+        TUTTI_ASSERT(operation != nullptr && bell >= -1);
         const Deadline deadline = Deadline::after(timeout, start);
         // The first look may take a moment, also with a timeout of 0.
         Deadline for_lock = Deadline::after(std::max<Clock::duration>(timeout, wait_slice), start);
@@ -236,6 +242,7 @@ class FileBackend : public StoreBackend {
     }
     void write(Change change, std::span<const std::string_view> fields) {
         const std::string body = encode(change, fields);
+        TUTTI_ASSERT(!body.empty() && body.front() == static_cast<char>(change));
         file_.append(body);
         apply(body);
     }
@@ -295,6 +302,7 @@ class FileBackend : public StoreBackend {
     }
 
     void enter() {
+        TUTTI_ASSERT(world_size_ > 0 && !me_);
         const auto stale = [this](const std::string& why) {
             throw DistStoreError(
                 fmt::format("{}: the file belongs to an earlier job ({}); remove it, or choose another path", name_,
@@ -307,6 +315,7 @@ class FileBackend : public StoreBackend {
         }
         me_ = identity_;
         write(Change::join, {*me_});
+        TUTTI_ASSERT(members_.present() >= 1 && members_.present() <= static_cast<std::size_t>(world_size_));
     }
 
     /// Best effort: a file that stays behind is noticed by its next user.
@@ -317,6 +326,7 @@ class FileBackend : public StoreBackend {
                 do_wills_of([this](const std::string& who) { return who == identity_; });
                 if (!me_) return;
                 write(Change::leave, {*me_});
+                TUTTI_ASSERT(members_.ever() >= members_.present());
                 const bool all_were_here = members_.ever() >= static_cast<std::size_t>(world_size_);
                 if (all_were_here && members_.present() == 0 && file_.is_at_path()) file_.remove();
             });

@@ -1,6 +1,7 @@
 // HashStore: a map, a lock and a bell.
 //
 // Threads: any. One mutex guards the map; writers wake all waiting threads.
+#include "core/assert.hpp"
 #include "core/deadline.hpp"
 #include "core/interrupt.hpp"
 #include "core/patience.hpp"
@@ -28,6 +29,7 @@ class HashBackend : public StoreBackend {
         const std::string wanted(key);
         std::unique_lock lock(mutex_);
         wait_for({&wanted, 1}, timeout, "get", lock);
+        TUTTI_ASSERT(map_.contains(key));
         return *map_.find(key);
     }
     std::int64_t add(std::string_view key, std::int64_t amount, Milliseconds) override {
@@ -74,6 +76,7 @@ class HashBackend : public StoreBackend {
     }
     void multi_set(std::span<const std::string> keys, std::span<const std::string> values, Milliseconds) override {
         const std::lock_guard lock(mutex_);
+        TUTTI_ASSERT(keys.size() == values.size());
         for (std::size_t i = 0; i < keys.size(); ++i) map_.set(keys[i], values[i]);
         changed_.notify_all();
     }
@@ -89,6 +92,7 @@ class HashBackend : public StoreBackend {
     void wait_for(std::span<const std::string> keys, Milliseconds timeout, const char* operation,
                   std::unique_lock<std::mutex>& lock) {
         const Instant start = Clock::now();
+        TUTTI_ASSERT(lock.owns_lock() && operation != nullptr);
         const Deadline deadline = Deadline::after(timeout, start);
         const Patience patience([&] { return store::what_is_awaited("HashStore", operation, keys); });
         while (!all_exist(keys)) {

@@ -1,5 +1,6 @@
 #include "store/key_map.hpp"
 
+#include "core/assert.hpp"
 #include "store/messages.hpp"
 
 #include <tutti/error.hpp>
@@ -25,18 +26,21 @@ void KeyMap::write(Entry& entry, std::string_view value) {
     } else {
         entry.value = std::make_shared<std::string>(value);
     }
+    TUTTI_ASSERT(entry.value->size() == value.size());
 }
 
 void KeyMap::set(std::string_view key, std::string_view value) {
     Entry& entry = at(key);
     write(entry, value);
     entry.counter.reset();
+    TUTTI_ASSERT(entry.value != nullptr);
 }
 
 void KeyMap::set_counter(std::string_view key, std::int64_t value) {
     Entry& entry = at(key);
     std::array<char, 24> text;
     const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+    TUTTI_ASSERT(end > text.data() && end < text.data() + text.size());
     write(entry, {text.data(), static_cast<std::size_t>(end - text.data())});
     entry.counter = value;
 }
@@ -50,6 +54,7 @@ std::int64_t KeyMap::sum(std::string_view key, std::int64_t amount) const {
             fmt::format("key {} is not a counter: its value was written by set, append or compare_set", show_key(key)),
             {.operation = "Store.add"});
     }
+    TUTTI_ASSERT(found->second.value != nullptr && !found->second.value->empty());
     std::int64_t result = 0;
     if (__builtin_add_overflow(*counter, amount, &result)) {
         throw DistStoreError(fmt::format("counter {} holds {}: adding {} overflows", show_key(key), *counter, amount),
@@ -61,6 +66,7 @@ std::int64_t KeyMap::sum(std::string_view key, std::int64_t amount) const {
 std::int64_t KeyMap::add(std::string_view key, std::int64_t amount) {
     const std::int64_t result = sum(key, amount);
     set_counter(key, result);
+    TUTTI_ASSERT(contains(key));
     return result;
 }
 
@@ -72,6 +78,7 @@ void KeyMap::append(std::string_view key, std::string_view value) {
     } else if (entry.value.use_count() == 1) {
         entry.value->append(value);
     } else {  // on its way to somebody: leave that copy alone
+        TUTTI_ASSERT(entry.value.use_count() > 1);
         auto copy = std::make_shared<std::string>(*entry.value);
         copy->append(value);
         entry.value = std::move(copy);
@@ -98,11 +105,13 @@ bool KeyMap::erase(std::string_view key) {
     const auto found = entries_.find(key);
     if (found == entries_.end()) return false;
     entries_.erase(found);
+    TUTTI_ASSERT(!contains(key));
     return true;
 }
 
 Value KeyMap::find(std::string_view key) const {
     const auto found = entries_.find(key);
+    TUTTI_ASSERT(found == entries_.end() || found->second.value != nullptr);
     return found == entries_.end() ? nullptr : found->second.value;
 }
 

@@ -1,5 +1,6 @@
 #include "store/local_door.hpp"
 
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/socket.hpp"
 #include "core/unix_socket.hpp"
@@ -24,9 +25,12 @@ std::string new_name() {
 }  // namespace
 
 LocalDoor::LocalDoor(const security::Secret& secret)
-    : name_(new_name()), proof_(door_proof(secret, name_)), listener_(net::listen_unix(name_)) {}
+    : name_(new_name()), proof_(door_proof(secret, name_)), listener_(net::listen_unix(name_)) {
+    TUTTI_ASSERT(!name_.empty() && listener_);
+}
 
 security::Mac door_proof(const security::Secret& secret, std::string_view name) {
+    TUTTI_ASSERT(!name.empty());
     static constexpr std::string_view label = "tutti store door 1:";
     return secret.mac({std::as_bytes(std::span(label)), std::as_bytes(std::span(name))});
 }
@@ -36,6 +40,7 @@ bool local_doors_wanted() {
 }
 
 bool same_host(int tcp_fd) {
+    TUTTI_ASSERT(tcp_fd >= 0);
     try {
         return net::local_address(tcp_fd).host == net::peer_address(tcp_fd).host;
     } catch (const DistNetworkError&) {

@@ -1,7 +1,7 @@
-// LocalDoor: how clients on the server's own host come in by an abstract Unix socket, at half the cost of TCP over
-// loopback. A client that has proved the secret over TCP gets the door's name, connects to it and begins with a proof
-// that takes both the name and the secret. Nobody else can listen at the door: its name is random, and this server has
-// it. It exists as long as the server; nothing appears in a file system.
+// LocalDoor: an abstract Unix socket by which clients on the server's own host connect, at half the cost of TCP over
+// loopback. A client that has proved the secret over TCP gets the socket's name, connects to it and first sends a proof
+// computed from the name and the secret. No other process can listen there: the name is random, and this server holds
+// it. The socket exists as long as the server; nothing appears in a file system.
 //
 // Threads: values and free functions.
 #pragma once

@@ -1,5 +1,7 @@
 #include "store/lookout.hpp"
 
+#include "core/assert.hpp"
+
 #include <utility>
 
 namespace tutti::store {
@@ -11,6 +13,7 @@ constexpr std::uint64_t look_ns = 30'000;
 }  // namespace
 
 void Lookout::open(uv_loop_t& loop) {
+    TUTTI_ASSERT(idle_.data == nullptr);
     uv_idle_init(&loop, &idle_);  // which cannot fail
     idle_.data = this;
 }
@@ -22,11 +25,13 @@ void Lookout::close() {
 
 void Lookout::heard(std::uint64_t& window) {
     const std::uint64_t now = uv_hrtime();
+    TUTTI_ASSERT(idle_.data == this);
     crowd_.heard(now, window);
     if (looking_) policy_.note(true);
     if (crowd_.size() >= cores_) return stop();
     if (!looking_ && !policy_.worth_it()) return;
     until_ns_ = now + look_ns;
+    TUTTI_ASSERT(crowd_.size() < cores_);
     if (std::exchange(looking_, true)) return;
     uv_idle_start(&idle_, [](uv_idle_t* handle) { static_cast<Lookout*>(handle->data)->look(); });
 }
@@ -36,6 +41,7 @@ void Lookout::stop() {
 }
 
 void Lookout::look() {
+    TUTTI_ASSERT(looking_);
     if (uv_hrtime() < until_ns_) return;
     policy_.note(false);
     stop();

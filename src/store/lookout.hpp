@@ -1,5 +1,5 @@
-// Lookout: keeps a server's loop from its sleep for a moment after each request, as long as the next one mostly comes
-// in time and the active clients leave a core for it.
+// Lookout: lets a server's event loop poll for a moment after each request instead of sleeping, as long as the next
+// request mostly arrives in that time and the active clients leave a core for the loop.
 //
 // Threads: the loop's.
 #pragma once
@@ -14,7 +14,7 @@ namespace tutti::store {
 
 class Lookout {
  public:
-    /// Of that loop. It has to be closed, and the loop to run, before it is destroyed.
+    /// Attaches it to the loop. Before it is destroyed, call close() and run the loop.
     void open(uv_loop_t& loop);
     void close();
     /// A client has asked for something; `window` is its own mark (Crowd).

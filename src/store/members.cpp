@@ -1,5 +1,6 @@
 #include "store/members.hpp"
 
+#include "core/assert.hpp"
 #include "core/this_host.hpp"
 #include "security/secret.hpp"
 
@@ -34,6 +35,7 @@ struct Seen {
 };
 
 Seen look_at(pid_t pid) {
+    TUTTI_ASSERT(pid > 0);
     // Its first thread's line says the same; QEMU's user mode makes up a process's own.
     std::ifstream file(fmt::format("/proc/{0}/task/{0}/stat", pid));
     // A process that goes while it is read makes the read fail; getline, unlike the buffer itself, does not throw.
@@ -52,6 +54,7 @@ Seen look_at(pid_t pid) {
 
 /// A process whose parent has not collected it yet has ended, too.
 bool has_ended(pid_t pid, const std::string& start) {
+    TUTTI_ASSERT(pid > 0 && !start.empty());
     if (::kill(pid, 0) != 0 && errno == ESRCH) return true;
     const Seen now = look_at(pid);
     if (now.state == 'Z' || now.state == 'X') return true;
@@ -69,9 +72,11 @@ std::string Members::own_identity() {
 void Members::join(std::string_view identity) {
     present_.emplace(identity);
     ++ever_;
+    TUTTI_ASSERT(ever_ >= present_.size());
 }
 
 void Members::leave(std::string_view identity) {
+    TUTTI_ASSERT(present_.size() <= ever_);
     if (const auto found = present_.find(identity); found != present_.end()) present_.erase(found);
 }
 

@@ -13,7 +13,7 @@ namespace tutti::store {
 
 class Members {
  public:
-    /// Unlike any other: the boot, the name space and the start of this process, its id, and a random number.
+    /// A unique name of this process: the boot, the pid name space, the process's id and start, and a random number.
     static std::string own_identity();
 
     void join(std::string_view identity);

@@ -1,5 +1,7 @@
 #include "store/messages.hpp"
 
+#include "core/assert.hpp"
+
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
@@ -49,6 +51,7 @@ bool waits_for_keys(std::string_view operation) {
 }  // namespace
 
 std::string what_is_awaited(const std::string& store, std::string_view operation, std::span<const std::string> keys) {
+    TUTTI_ASSERT(!store.empty() && !operation.empty());
     if (waits_for_keys(operation)) return fmt::format("{} of {} to be set", show_keys(keys), store);
     return fmt::format("the answer of {} to {}{}", store, operation, keys.empty() ? "" : " of " + show_keys(keys));
 }
@@ -56,6 +59,7 @@ std::string what_is_awaited(const std::string& store, std::string_view operation
 void throw_timeout(const std::string& store, std::string_view operation, std::span<const std::string> keys,
                    Instant start, std::chrono::milliseconds timeout) {
     std::string what;
+    TUTTI_ASSERT(!store.empty() && !operation.empty() && start <= Clock::now());
     if (!keys.empty()) what = ": " + show_keys(keys);
     if (!keys.empty() && waits_for_keys(operation)) what += keys.size() == 1 ? " was not set" : " were not all set";
     ErrorContext context{.operation = fmt::format("Store.{}", operation)};

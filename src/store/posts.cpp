@@ -1,5 +1,6 @@
 #include "store/posts.hpp"
 
+#include "core/assert.hpp"
 #include "core/socket.hpp"
 #include "core/unix_socket.hpp"
 #include "store/wire.hpp"
@@ -30,6 +31,7 @@ Posts::Moment Posts::coarse_now() noexcept {
 }
 
 bool Posts::may_go(Moment now) const noexcept {
+    TUTTI_ASSERT(since_heard_.load(std::memory_order_relaxed) >= 0);
     return since_heard_.load(std::memory_order_relaxed) < posts_max &&
            now - Moment(heard_at_ns_.load(std::memory_order_relaxed)) < time_max;
 }
@@ -40,6 +42,7 @@ void Posts::heard(Moment now) noexcept {
 }
 
 void Posts::open_pipe(int door, const Deadline& limit) {
+    TUTTI_ASSERT(door >= 0 && !pipe_);
     const auto raw = encode({Op::post_pipe, 0, 0});
     net::send_all(door, std::as_bytes(std::span(raw)), limit, nullptr, "connect");
     const UniqueFd end = net::recv_fd(door, limit, nullptr);
@@ -54,7 +57,10 @@ bool Posts::pipe_takes(std::uint64_t bytes) const noexcept {
 
 // All or nothing, up to PIPE_BUF.
 bool Posts::write(std::string_view post) noexcept {
-    if (::write(pipe_.get(), post.data(), post.size()) < 0) return false;
+    TUTTI_ASSERT(pipe_ && post.size() <= PIPE_BUF);
+    const ssize_t sent = ::write(pipe_.get(), post.data(), post.size());
+    if (sent < 0) return false;
+    TUTTI_ASSERT(static_cast<std::size_t>(sent) == post.size());
     ++written_;
     count();
     return true;

@@ -1,9 +1,10 @@
-// Posts: the requests of a client that its server does not answer (Op::post): whether one may go now, and the pipe that
-// they take on the server's own host (see PROTOCOL.md).
+// Posts: a client's requests that the server does not answer (Op::post). The class decides whether one may be sent now,
+// and owns the pipe by which they go on the server's own host (see PROTOCOL.md).
 //
-// Posts must not pile up for a server that is dead or stopped: they go only while the server has been heard less than
-// 50 ms and 256 posts ago. A post in the pipe may overtake requests in the socket: one that this client has given up
-// may still lie there, so the pipe takes nothing until an answer shows that the server has read so far.
+// Posts must not pile up for a server that is dead or stopped: they are sent only while the last message of the server
+// is less than 50 ms and 256 posts old. A post in the pipe may overtake requests in the socket, where a request that
+// this client has given up may still lie. So the pipe takes nothing until an answer shows that the server has read that
+// request.
 //
 // Threads: may_go(), heard() and count() by any thread; everything else under the client's lock, or before other
 // threads use it.
@@ -32,8 +33,8 @@ class Posts {
     /// A post has gone by the socket.
     void count() noexcept { since_heard_.fetch_add(1, std::memory_order_relaxed); }
 
-    /// Asks at the server's local door. Throws when the door does not answer as it should. The server may have no pipe
-    /// to give: then posts take the socket.
+    /// Asks for the pipe at the server's local door. Throws when the answer is not one of the protocol. Where the
+    /// server has no pipe to give, posts take the socket.
     void open_pipe(int door, const Deadline& limit);
     bool has_pipe() const noexcept { return static_cast<bool>(pipe_); }
     /// Whether a post of so many bytes may go by the pipe.

@@ -1,5 +1,6 @@
 #include "store/record_file.hpp"
 
+#include "core/assert.hpp"
 #include "core/patience.hpp"
 #include "core/private_file.hpp"
 
@@ -56,6 +57,7 @@ void put(std::string& to, Integer value) {
 
 template <class Integer>
 Integer take(const char* from) {
+    TUTTI_ASSERT(from != nullptr);
     Integer value = 0;
     for (std::size_t i = 0; i < sizeof value; ++i) {
         value = static_cast<Integer>(value | static_cast<Integer>(static_cast<unsigned char>(from[i])) << (8 * i));
@@ -72,6 +74,7 @@ RecordFile::RecordFile(std::string path) : path_(std::move(path)) {
 void RecordFile::reopen() {
     end_ = 0;
     fd_ = open_or_make();
+    TUTTI_ASSERT(fd_);
     if (const auto bad = why_not_private(fd_.get(), path_, FileOwner::this_user)) refuse(bad->cause, bad->hint);
     struct statfs system {};
     on_nfs_ = ::fstatfs(fd_.get(), &system) == 0 && system.f_type == NFS_SUPER_MAGIC;
@@ -102,6 +105,7 @@ UniqueFd RecordFile::open_or_make() const {
 }
 
 void RecordFile::refuse(const std::string& cause, const std::string& hint) const {
+    TUTTI_ASSERT(!cause.empty());
     throw DistStoreError(
         fmt::format("FileStore: {} cannot hold a job's secrets: {}{}{}", path_, cause, hint.empty() ? "" : "; ", hint),
         {.operation = "FileStore", .hint = hint}, ErrorCode::security);
@@ -117,6 +121,7 @@ void RecordFile::fail(std::string_view what, int error) const {
 }
 
 bool RecordFile::try_lock(short type) const {
+    TUTTI_ASSERT(fd_ && (type == F_RDLCK || type == F_WRLCK));
     struct flock range {};
     range.l_type = type;
     range.l_whence = SEEK_SET;
@@ -147,6 +152,7 @@ RecordFile::Lock::~Lock() {
 std::uint64_t RecordFile::size() const {
     struct stat info {};
     if (::fstat(fd_.get(), &info) != 0) fail("cannot look at", errno);
+    TUTTI_ASSERT(info.st_size >= 0);
     return static_cast<std::uint64_t>(info.st_size);
 }
 
@@ -170,12 +176,14 @@ std::string RecordFile::read_at(std::uint64_t offset, std::size_t count) const {
         if (got < 0) fail("cannot read", errno);
         if (got == 0) break;
         done += static_cast<std::size_t>(got);
+        TUTTI_ASSERT(done <= count);
     }
     bytes.resize(done);
     return bytes;
 }
 
 void RecordFile::check_magic(std::uint64_t file_size) {
+    TUTTI_ASSERT(end_ == 0 && file_size > 0);
     const std::string start = read_at(0, static_cast<std::size_t>(std::min<std::uint64_t>(file_size, magic.size())));
     if (!magic.starts_with(start)) {
         throw DistStoreError(fmt::format("FileStore: {} is not a store's file; give a path that does not exist yet, or "
@@ -194,6 +202,7 @@ void RecordFile::read_new(const std::function<void(std::string_view)>& on_record
     }
     if (end_ == 0 && file_size > 0) check_magic(file_size);
     if (end_ == 0) return;
+    TUTTI_ASSERT(end_ >= magic.size() && end_ <= file_size);
     std::string block;
     std::uint64_t block_start = end_;
     while (file_size - end_ >= head_bytes) {
@@ -208,6 +217,7 @@ void RecordFile::read_new(const std::function<void(std::string_view)>& on_record
         fetch(head_bytes);
         if (have() < head_bytes) return;
         const char* head = block.data() + (end_ - block_start);
+        TUTTI_ASSERT(have() >= head_bytes);
         const auto sum = take<std::uint32_t>(head);
         const auto length = take<std::uint64_t>(head + 4);
         if (length > file_size - end_ - head_bytes) return;  // a writer was killed here
@@ -219,8 +229,10 @@ void RecordFile::read_new(const std::function<void(std::string_view)>& on_record
             if (end_ + head_bytes + length == file_size) return;  // the last one: written in part
             fail_damaged();
         }
+        TUTTI_ASSERT(whole.size() == 8 + length);
         on_record(whole.substr(8));
         end_ += head_bytes + length;
+        TUTTI_ASSERT(end_ <= file_size);
     }
 }
 
@@ -234,6 +246,7 @@ void RecordFile::write_at(std::uint64_t offset, std::string_view bytes) const {
         const ssize_t done = ::pwrite(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
         if (done < 0 && errno == EINTR) continue;
         if (done < 0) fail("cannot write to", errno);
+        TUTTI_ASSERT(static_cast<std::size_t>(done) <= bytes.size());
         bytes.remove_prefix(static_cast<std::size_t>(done));
         offset += static_cast<std::uint64_t>(done);
     }
@@ -241,6 +254,7 @@ void RecordFile::write_at(std::uint64_t offset, std::string_view bytes) const {
 
 void RecordFile::append(std::string_view body) {
     const std::uint64_t start = end_;
+    TUTTI_ASSERT(start == 0 || start >= magic.size());
     std::string record(start == 0 ? magic : std::string_view{});
     const std::size_t prefix = record.size();
     record.reserve(prefix + head_bytes + body.size());
@@ -250,6 +264,7 @@ void RecordFile::append(std::string_view body) {
     std::string sum;
     put(sum, crc32(std::string_view(record).substr(prefix + 4)));
     record.replace(prefix, sum.size(), sum);
+    TUTTI_ASSERT(record.size() == prefix + head_bytes + body.size());
     try {
         // The bytes that a killed writer left must not look like a part of this record.
         if (size() != start && ::ftruncate(fd_.get(), static_cast<off_t>(start)) != 0) fail("cannot write to", errno);

@@ -1,5 +1,7 @@
 #include "store/server_connection.hpp"
 
+#include "core/assert.hpp"
+
 #include <array>
 #include <memory>
 
@@ -27,6 +29,8 @@ uv_buf_t buffer_of(std::string_view bytes) {
 }  // namespace
 
 bool ServerConnection::answer(std::uint64_t request, Op op, std::span<const Field> fields, std::uint64_t body_bytes) {
+    TUTTI_ASSERT(proved && body_bytes <= max_body_bytes);
+    TUTTI_ASSERT(body_bytes >= fields.size() * field_header_bytes);
     const auto header = encode({op, request, body_bytes});
     out_.append(header.data(), header.size());
     for (const Field& field : fields) {
@@ -52,11 +56,13 @@ bool ServerConnection::flush() {
     const bool good = write(out_, {});
     if (out_.capacity() > 2 * gathered_max) out_ = {};
     out_.clear();
+    TUTTI_ASSERT(out_.empty());
     return good;
 }
 
 // Makes records of a large value, piece_bytes at once.
 bool ServerConnection::write(std::string_view bytes, const Field& large) {
+    TUTTI_ASSERT(large.bytes.empty() || large.value != nullptr);
     if (!tls) return write_as_it_is(bytes, large);
     if (!tls->write(std::as_bytes(std::span(bytes)))) return false;
     for (std::string_view rest = large.bytes; !rest.empty(); rest.remove_prefix(std::min(rest.size(), piece_bytes))) {
@@ -66,6 +72,7 @@ bool ServerConnection::write(std::string_view bytes, const Field& large) {
 }
 
 bool ServerConnection::send_records() {
+    TUTTI_ASSERT(tls != nullptr);
     const auto records = tls->output().bytes();
     if (records.empty()) return true;
     const bool good = write_as_it_is({reinterpret_cast<const char*>(records.data()), records.size()}, {});
@@ -86,6 +93,7 @@ bool ServerConnection::write_as_it_is(std::string_view bytes, const Field& large
     const int result = uv_try_write(&socket.stream, buffers.data(), count);
     if (result < 0 && result != UV_EAGAIN) return false;
     const std::size_t done = result > 0 ? static_cast<std::size_t>(result) : 0;
+    TUTTI_ASSERT(done <= bytes.size() + large.bytes.size());
     if (done == bytes.size() + large.bytes.size()) return true;
     auto write = std::make_unique<PendingWrite>();
     write->bytes = bytes.substr(std::min(done, bytes.size()));
@@ -95,6 +103,7 @@ bool ServerConnection::write_as_it_is(std::string_view bytes, const Field& large
     const int queued =
         uv_write(&write->request, &socket.stream, buffers.data(), count, [](uv_write_t* request, int status) {
             const std::unique_ptr<PendingWrite> finished(static_cast<PendingWrite*>(request->data));
+            TUTTI_ASSERT(finished != nullptr && request->handle->data != nullptr);
             auto& connection = *static_cast<ServerConnection*>(request->handle->data);
             if (status != 0) connection.broken(connection);
         });

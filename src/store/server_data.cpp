@@ -1,5 +1,7 @@
 #include "store/server_data.hpp"
 
+#include "core/assert.hpp"
+
 #include <tutti/error.hpp>
 
 #include <algorithm>
@@ -9,6 +11,7 @@
 namespace tutti::store {
 
 bool ServerData::handle(ConnectionId from, const FrameHeader& header, std::string_view body) {
+    TUTTI_ASSERT(body.size() == header.body_bytes);
     if (!split_fields(body, request_fields_)) return false;
     try {
         return perform(from, header, request_fields_);
@@ -25,6 +28,7 @@ void ServerData::reply_number(ConnectionId to, Request request, std::uint64_t nu
 }
 
 void ServerData::set_all(const Fields& fields) {
+    TUTTI_ASSERT(fields.size() % 2 == 0);
     for (std::size_t i = 0; i < fields.size(); i += 2) map_.set(fields[i], fields[i + 1]);
     for (std::size_t i = 0; i < fields.size(); i += 2) came(fields[i]);
 }
@@ -121,6 +125,7 @@ void ServerData::wait_for_keys(ConnectionId from, const FrameHeader& header, con
 
 void ServerData::wait_on(Waiter waiter) {
     if (const std::string* key = missing(waiter)) {
+        TUTTI_ASSERT(!map_.contains(*key));
         waiters_.emplace(std::string(*key), std::move(waiter));
     } else {
         answer_waiter(waiter.connection, waiter.request, waiter.wants_values, waiter.keys);
@@ -133,7 +138,9 @@ void ServerData::answer_waiter(ConnectionId to, Request request, bool wants_valu
     answer_values_.clear();
     answer_fields_.clear();
     for (const auto& key : keys) answer_values_.push_back(map_.find(key));
+    TUTTI_ASSERT(answer_values_.size() == keys.size());
     for (const auto& value : answer_values_) answer_fields_.push_back({*value, &value});
+    TUTTI_ASSERT(answer_fields_.size() == keys.size());
     answer_(to, request, Op::ok, answer_fields_);
     answer_values_.clear();  // else a later set could not write in place
 }
@@ -144,6 +151,7 @@ void ServerData::came(std::string_view key) {
     std::vector<Waiter> woken;
     for (auto at = first; at != last; ++at) woken.push_back(std::move(at->second));
     waiters_.erase(first, last);
+    TUTTI_ASSERT(waiters_.count(std::string(key)) == 0);
     for (auto& waiter : woken) wait_on(std::move(waiter));
 }
 
@@ -155,6 +163,7 @@ void ServerData::welcome(ConnectionId worker, Request request) {
 }
 
 void ServerData::worker_came() {
+    TUTTI_ASSERT(workers_ > 0 || !worker_waiters_.empty());
     std::erase_if(worker_waiters_, [this](const WorkerWaiter& waiter) {
         if (workers_ < waiter.count) return false;
         reply(waiter.connection, waiter.request);
@@ -174,6 +183,7 @@ void ServerData::set_will(ConnectionId from, std::string_view key, std::string_v
     auto& wills = wills_[from];
     std::erase_if(wills, [&](const Will& will) { return will.key == key || map_.contains(will.key); });
     wills.push_back({std::string(key), std::string(value)});
+    TUTTI_ASSERT(!wills.empty() && wills.back().key == key);
 }
 
 void ServerData::forget(ConnectionId connection) {
@@ -183,6 +193,7 @@ void ServerData::forget(ConnectionId connection) {
     if (found == wills_.end()) return;
     const std::vector<Will> wills = std::move(found->second);
     wills_.erase(found);
+    TUTTI_ASSERT(!wills.empty());
     for (const Will& will : wills) {
         if (map_.contains(will.key)) continue;
         map_.set(will.key, will.value);

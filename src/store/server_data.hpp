@@ -1,9 +1,10 @@
 // ServerData: the data of a TCP store's server, and the effect of each request on it. No sockets, no clock: requests
-// come in with the name of the client's connection, answers go out through one function.
+// come in with the id of the client's connection, answers go out through one function.
 //
 // Threads: one (the server's loop). Waiting requests are answered when their keys come; nobody polls.
 #pragma once
 
+#include "core/assert.hpp"
 #include "store/key_map.hpp"
 #include "store/wire.hpp"
 
@@ -28,7 +29,7 @@ struct Field {
 class ServerData {
  public:
     using Answer = std::function<void(ConnectionId, std::uint64_t request, Op, std::span<const Field> fields)>;
-    explicit ServerData(Answer answer) : answer_(std::move(answer)) {}
+    explicit ServerData(Answer answer) : answer_(std::move(answer)) { TUTTI_ASSERT(answer_ != nullptr); }
     /// The answer to a worker that joins, beside the number of workers: the local door, if it may come there, and where
     /// the server listens.
     void tell_workers(std::function<std::string_view(ConnectionId)> door, std::string address) {

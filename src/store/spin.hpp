@@ -1,8 +1,10 @@
-// Spin: whether looking again and again for a short while is better than to sleep at once. Sleep and wakeup cost more
-// than a quick answer takes; but where the cores are busy, looking keeps others from working.
+// Spin: decides whether to poll for a short while before sleeping. A sleep and its wakeup cost more than a quick answer
+// takes; but where the cores are busy, polling keeps other threads from working.
 //
 // Threads: one at a time.
 #pragma once
+
+#include "core/assert.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -15,14 +17,17 @@ int usable_cores();
 
 class Spin {
  public:
-    /// Whether to look this time. After disappointments no looks for a while, then for longer.
+    /// Whether to poll this time. After polls in vain: false for a while, then for longer.
     bool worth_it() {
+        TUTTI_ASSERT(resting_ >= 0 && resting_ <= rest_max);
         if (resting_ == 0) return true;
         --resting_;
         return false;
     }
-    /// The outcome of looking.
+    /// The outcome of a poll.
     void note(bool came_in_time) {
+        TUTTI_ASSERT(patience_ >= 0 && patience_ <= patience_max);
+        TUTTI_ASSERT(rest_ >= rest_min && rest_ <= rest_max);
         if (came_in_time) {
             patience_ = std::min(patience_ + 1, patience_max);
             rest_ = rest_min;
@@ -47,6 +52,7 @@ class Crowd {
  public:
     /// `window` is the client's own mark.
     void heard(std::uint64_t now_ns, std::uint64_t& window) {
+        TUTTI_ASSERT(now_ns >= since_ns_ && window <= window_);
         if (now_ns - since_ns_ > window_ns) {
             // No client in the meantime: the last window says nothing.
             last_ = now_ns - since_ns_ > 2 * window_ns ? 0 : current_;

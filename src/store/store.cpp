@@ -1,6 +1,7 @@
 // Store, the handle; the defaults of StoreBackend; PrefixStore.
 //
 // Threads: any. A handle adds no lock to its backend's: its only state is the default timeout.
+#include "core/assert.hpp"
 #include "core/deadline.hpp"
 #include "core/interrupt.hpp"
 #include "store/messages.hpp"
@@ -18,7 +19,10 @@ namespace tutti {
 namespace {
 
 Milliseconds left(const Deadline& deadline) {
-    return std::chrono::ceil<Milliseconds>(std::min<Clock::duration>(deadline.remaining(), std::chrono::hours(24)));
+    const auto time =
+        std::chrono::ceil<Milliseconds>(std::min<Clock::duration>(deadline.remaining(), std::chrono::hours(24)));
+    TUTTI_ASSERT(time >= Milliseconds::zero());
+    return time;
 }
 
 void check_timeout(Milliseconds timeout) {
@@ -34,7 +38,9 @@ void check_keys(const std::vector<std::string>& keys) {
 class PrefixBackend : public StoreBackend {
  public:
     PrefixBackend(const std::string& prefix, std::shared_ptr<StoreBackend> inner)
-        : prefix_(prefix + "/"), inner_(std::move(inner)) {}
+        : prefix_(prefix + "/"), inner_(std::move(inner)) {
+        TUTTI_ASSERT(inner_ != nullptr && prefix_.ends_with('/'));
+    }
 
     void set(std::string_view key, std::string_view value, Milliseconds timeout) override {
         inner_->set(whole(key), value, timeout);
@@ -67,6 +73,7 @@ class PrefixBackend : public StoreBackend {
     }
     void multi_set(std::span<const std::string> keys, std::span<const std::string> values,
                    Milliseconds timeout) override {
+        TUTTI_ASSERT(keys.size() == values.size());
         inner_->multi_set(whole(keys), values, timeout);
     }
     bool set_will(std::string_view key, std::string_view value, Milliseconds timeout) override {
@@ -121,6 +128,7 @@ std::vector<std::string> StoreBackend::multi_get(std::span<const std::string> ke
 
 void StoreBackend::multi_set(std::span<const std::string> keys, std::span<const std::string> values,
                              Milliseconds timeout) {
+    TUTTI_ASSERT(keys.size() == values.size());
     const Deadline deadline = Deadline::after(timeout);
     for (std::size_t i = 0; i < keys.size(); ++i) set(keys[i], values[i], left(deadline));
 }
@@ -205,10 +213,12 @@ bool Store::has_extended_api() const noexcept {
 void Store::set_timeout(Milliseconds timeout) {
     check_timeout(timeout);
     (void)checked();
+    TUTTI_ASSERT(state_ != nullptr);
     state_->timeout.store(timeout);
 }
 Milliseconds Store::timeout() const {
     (void)checked();
+    TUTTI_ASSERT(state_ != nullptr && state_->timeout.load() >= Milliseconds::zero());
     return state_->timeout.load();
 }
 void Store::abort(const std::string& reason) {

@@ -186,7 +186,9 @@ TEST(TCPStoreFailure, hostile_frames_of_a_trusted_client_cost_it_its_connection_
     using store::Op;
     std::vector<std::string> attacks;
     const auto header = [](Op op, std::uint64_t body) {
-        const auto raw = store::encode({op, 1, body});
+        auto raw = store::encode({Op::set, 1, 0});  // which encodes nothing that no peer understands
+        raw[3] = static_cast<char>(op);
+        std::ranges::copy(store::encode_number(body), raw.begin() + 16);
         return std::string(raw.begin(), raw.end());
     };
     attacks.push_back(header(Op::set, ~std::uint64_t{0}));

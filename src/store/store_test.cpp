@@ -315,6 +315,9 @@ TEST(TCPStore, reports_who_is_missing_and_what_is_impossible) {
     }
     EXPECT_THROW(TCPStore({.world_size = 0, .is_master = true}), InvalidArgument);
     EXPECT_THROW(TCPStore({.host = "239.0.0.1", .port = 1}), InvalidArgument);
+    // The store closes these sockets; others could not find a server at either.
+    for (const int unbound : {::socket(AF_INET, SOCK_STREAM, 0), ::socket(AF_UNIX, SOCK_STREAM, 0)})
+        EXPECT_THROW(TCPStore({.is_master = true, .master_listen_fd = unbound}), InvalidArgument);
     auto store = tcp_master();
     EXPECT_EQ(store.host(), "127.0.0.1");
     EXPECT_TRUE(store.libuv_backend());

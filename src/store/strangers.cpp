@@ -1,5 +1,7 @@
 #include "store/strangers.hpp"
 
+#include "core/assert.hpp"
+
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
@@ -17,9 +19,12 @@ std::size_t Strangers::most_of_process() {
 }
 
 Strangers::Strangers(std::size_t most, std::chrono::milliseconds time_to_prove)
-    : most_(most), time_to_prove_ms_(static_cast<std::uint64_t>(time_to_prove.count())) {}
+    : most_(most), time_to_prove_ms_(static_cast<std::uint64_t>(time_to_prove.count())) {
+    TUTTI_ASSERT(most > 0 && time_to_prove.count() > 0);
+}
 
 void Strangers::open(uv_loop_t& loop, Drop drop) {
+    TUTTI_ASSERT(drop != nullptr && sweep_.data == nullptr);
     drop_ = std::move(drop);
     if (const int result = uv_timer_init(&loop, &sweep_); result != 0)
         throw DistNetworkError(fmt::format("TCPStore server: timer: {}", uv_strerror(result)));
@@ -32,8 +37,10 @@ void Strangers::close() {
 }
 
 void Strangers::add(ServerConnection& connection) {
+    TUTTI_ASSERT(sweep_.data == this);
     waiting_.push_back({&connection, uv_now(sweep_.loop) + time_to_prove_ms_});
     if (waiting_.size() > most_) drop_(*waiting_.front().connection);
+    TUTTI_ASSERT(waiting_.size() <= most_);
     if (!is_sweeping_) schedule_sweep();
 }
 
@@ -51,7 +58,10 @@ void Strangers::schedule_sweep() {
 }
 
 void Strangers::drop_silent() {
-    while (!waiting_.empty() && waiting_.front().due_ms <= uv_now(sweep_.loop)) drop_(*waiting_.front().connection);
+    while (!waiting_.empty() && waiting_.front().due_ms <= uv_now(sweep_.loop)) {
+        TUTTI_ASSERT(waiting_.front().connection != nullptr);
+        drop_(*waiting_.front().connection);
+    }
     schedule_sweep();
 }
 

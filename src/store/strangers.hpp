@@ -1,5 +1,5 @@
-// Strangers: the connections of a server that have not proved the secret yet. None stays one for longer than a
-// handshake may take, and there are only so many: of too many the oldest goes first, which has had the longest time.
+// Strangers: a server's connections that have not proved the secret yet. Each is dropped when its time for the
+// handshake is over, and their number is bounded: the oldest, which has had the longest time, is dropped for a new one.
 //
 // Threads: the loop's.
 #pragma once
@@ -18,7 +18,7 @@ struct ServerConnection;
 
 class Strangers {
  public:
-    /// Ends a connection; it calls remove() for it.
+    /// Closes a connection; the function calls remove() for it.
     using Drop = std::function<void(ServerConnection&)>;
 
     /// Enough for a large job that starts at once, and never more than a quarter of the descriptors that this process
@@ -26,13 +26,13 @@ class Strangers {
     static std::size_t most_of_process();
     Strangers(std::size_t most, std::chrono::milliseconds time_to_prove);
 
-    /// Throws DistNetworkError. It has to be closed, and the loop to run, before it is destroyed.
+    /// Throws DistNetworkError. Before it is destroyed, call close() and run the loop.
     void open(uv_loop_t& loop, Drop drop);
     void close();
 
-    /// It has just come. Another one may be dropped at once.
+    /// The connection has just been accepted. An older one may be dropped at once.
     void add(ServerConnection& connection);
-    /// It has proved the secret, or is closed; nothing happens if it is not among them.
+    /// The connection has proved the secret, or is closed; nothing happens if it is not among them.
     void remove(const ServerConnection& connection);
     std::size_t size() const noexcept { return waiting_.size(); }
 

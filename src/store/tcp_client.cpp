@@ -1,5 +1,6 @@
 #include "store/tcp_client.hpp"
 
+#include "core/assert.hpp"
 #include "core/fork_guard.hpp"
 #include "core/log.hpp"
 #include "core/patience.hpp"
@@ -45,6 +46,7 @@ constexpr std::size_t small_request_bytes = std::size_t{16} << 10U;
 
 /// Reading calls wait in the kernel, for one slice at most; writing ones never do (MSG_DONTWAIT).
 void let_reads_wait(int fd) {
+    TUTTI_ASSERT(fd >= 0);
     timeval slice{};
     slice.tv_usec = std::chrono::duration_cast<std::chrono::microseconds>(wait_slice).count();
     ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &slice, sizeof slice);
@@ -53,6 +55,7 @@ void let_reads_wait(int fd) {
 
 /// Detects a host that vanished without a word after about 10 s.
 void keep_alive(int fd) {
+    TUTTI_ASSERT(fd >= 0);
     const auto set = [fd](int level, int option, int value) { ::setsockopt(fd, level, option, &value, sizeof value); };
     set(SOL_SOCKET, SO_KEEPALIVE, 1);
     set(IPPROTO_TCP, TCP_KEEPIDLE, 4);
@@ -75,11 +78,13 @@ TcpClient::TcpClient(const net::Address& server, const security::Secret& secret,
 }
 
 void TcpClient::use(UniqueFd fd) {
+    TUTTI_ASSERT(fd);
     let_reads_wait(fd.get());
     fd_ = fork_guard::GuardedFd(std::move(fd));
 }
 
 void TcpClient::move_to(const std::string& door, const security::Secret& secret) {
+    TUTTI_ASSERT(!door.empty() && pending_.empty() && !writing_);
     try {
         // It is there, or not on this host.
         UniqueFd fd = net::connect_unix(door, Deadline::after(Clock::duration::zero()), nullptr);
@@ -126,6 +131,7 @@ UniqueFd TcpClient::connect(const net::Address& server, const security::Secret& 
 }
 
 void TcpClient::prove(int fd, const security::Secret& secret, const Deadline& deadline, const AbortFlag* abort) {
+    TUTTI_ASSERT(fd >= 0);
     try {
         if (auto identity = tls_identity_for(fd))
             wire_ = security::secure(fd, secret, std::move(*identity), deadline, abort);
@@ -149,6 +155,7 @@ void TcpClient::check_process() const {
 }
 
 void TcpClient::throw_broken() const {
+    TUTTI_ASSERT(!broken_.empty());
     throw DistStoreError(fmt::format("{}: {}", name_, broken_), {.hint = "look at what ended the server's process"});
 }
 
@@ -159,6 +166,7 @@ std::uint64_t TcpClient::check_size(std::span<const std::string_view> fields) co
         throw InvalidArgument(fmt::format("{}: a request of {} bytes: expected at most {} in one call", name_,
                                           body_bytes, max_body_bytes));
     }
+    TUTTI_ASSERT(body_bytes >= fields.size() * field_header_bytes);
     return body_bytes;
 }
 
@@ -190,6 +198,7 @@ std::string TcpClient::call(Op op, std::span<const std::string_view> fields, con
     try {
         finish_writing([&] { send_request({op, request, body_bytes, mine.posts}, fields, deadline, abort); });
         await_answer(mine, deadline, abort);
+        TUTTI_ASSERT(mine.done && mine.request == request);
     } catch (...) {
         cancel(request);
         throw;
@@ -219,12 +228,14 @@ bool TcpClient::try_post(Op op, std::span<const std::string_view> fields, std::c
         return posts_.write(output_);
     }
     if (!local_) throw_if_gone(lock);  // over TCP the first bytes would vanish; a Unix socket says so itself
+    TUTTI_ASSERT(output_.size() == header_bytes + body_bytes);
     const iovec whole{output_.data(), output_.size()};
     const ssize_t sent = wire_.send(fd_.get(), {&whole, 1});
     const bool later = sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
     if (later && !wire_.has_begun()) return false;
     posts_.count();
     const auto done = static_cast<std::size_t>(std::max<ssize_t>(sent, 0));
+    TUTTI_ASSERT(done <= output_.size());
     if (done == output_.size()) return true;
     writing_ = true;
     lock.unlock();
@@ -236,6 +247,7 @@ bool TcpClient::try_post(Op op, std::span<const std::string_view> fields, std::c
 }
 
 void TcpClient::throw_if_gone(std::unique_lock<std::mutex>& lock) {
+    TUTTI_ASSERT(lock.owns_lock());
     char byte = 0;
     const ssize_t got = ::recv(fd_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))) return;
@@ -257,11 +269,13 @@ std::uint64_t TcpClient::begin_request(Pending& mine, const Deadline& deadline, 
     mine.request = request;
     mine.posts = posts_.written();
     pending_.push_back(&mine);
+    TUTTI_ASSERT(request > 0 && !mine.done);
     return request;
 }
 
 void TcpClient::end_request() noexcept {
     const std::lock_guard lock(mutex_);
+    TUTTI_ASSERT(writing_);
     writing_ = false;
     writer_left_.notify_one();
 }
@@ -361,6 +375,7 @@ bool TcpClient::look() {
 }
 
 bool TcpClient::took(ssize_t received) {
+    TUTTI_ASSERT(received <= static_cast<ssize_t>(buffer_.size()));
     if (received > 0) {
         take({buffer_.data(), static_cast<std::size_t>(received)});
     } else if (received == 0) {
@@ -386,6 +401,7 @@ void TcpClient::take(std::string_view bytes) {
         const auto found = std::ranges::find(pending_, header.request, &Pending::request);
         if (found == pending_.end()) return true;
         Pending& pending = **found;
+        TUTTI_ASSERT(!pending.done && pending.request <= last_request_);
         *found = pending_.back();
         pending_.pop_back();
         pending.op = header.op;
@@ -414,6 +430,7 @@ void TcpClient::cancel(std::uint64_t request) {
 }
 
 void TcpClient::break_connection(const std::string& cause) {
+    TUTTI_ASSERT(!cause.empty());
     const std::lock_guard lock(mutex_);
     if (!broken_.empty()) return;
     broken_ = cause;

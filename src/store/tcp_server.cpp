@@ -1,5 +1,6 @@
 #include "store/tcp_server.hpp"
 
+#include "core/assert.hpp"
 #include "core/fork_guard.hpp"
 #include "core/log.hpp"
 #include "core/seldom.hpp"
@@ -80,6 +81,7 @@ class TcpServer::Loop {
     }
 
     ~Loop() {
+        TUTTI_ASSERT(thread_.joinable() && thread_.get_id() != std::this_thread::get_id());
         uv_async_send(&stop_);
         thread_.join();
         uv_loop_close(&loop_);
@@ -138,10 +140,12 @@ class TcpServer::Loop {
 
     template <class Handle>
     static Loop& self(Handle* handle) {
+        TUTTI_ASSERT(handle->data != nullptr);
         return *static_cast<Loop*>(handle->data);
     }
 
     void serve_secret() {
+        TUTTI_ASSERT(local_secret_.has_value());
         try {
             local_secret_->serve();
         } catch (const DistError& error) {
@@ -150,6 +154,7 @@ class TcpServer::Loop {
     }
 
     void accept(UniqueFd fd, bool local) {
+        TUTTI_ASSERT(fd && !stopping_);
         Connection& c = connections_.emplace_back(
             this, [](Connection& broken) { self_of(broken).close(broken); }, ++last_id_);
         c.where = std::prev(connections_.end());
@@ -159,6 +164,7 @@ class TcpServer::Loop {
             uv_tcp_init(&loop_, &c.socket.tcp);
         }
         c.socket.handle.data = &c;
+        TUTTI_ASSERT(!by_id_.contains(c.id));
         by_id_[c.id] = &c;
         const int opened = local ? uv_pipe_open(&c.socket.pipe, fd.get()) : uv_tcp_open(&c.socket.tcp, fd.get());
         if (opened != 0) return close(c);
@@ -183,11 +189,13 @@ class TcpServer::Loop {
 
     static void on_bytes(uv_stream_t* stream, ssize_t count, const uv_buf_t* buffer) {
         auto& c = *static_cast<Connection*>(stream->data);
+        TUTTI_ASSERT(&c.socket.stream == stream);
         if (count < 0) return self_of(c).ended(c);
         self_of(c).received(c, {buffer->base, static_cast<std::size_t>(count)});
     }
 
     void received(Connection& c, std::string_view bytes) {
+        TUTTI_ASSERT(!c.closing);
         if (!c.proved && !(c.entrance ? shake_hands(c, bytes) : come_in(c, bytes))) return;
         const bool good = c.tls ? take_records(c, bytes) : take_frames(c, bytes);
         send_answers();
@@ -196,6 +204,7 @@ class TcpServer::Loop {
     }
 
     bool take_records(Connection& c, std::string_view bytes) {
+        TUTTI_ASSERT(c.proved && c.tls != nullptr);
         c.tls->input().append(std::as_bytes(std::span(bytes)));
         while (const std::size_t count = c.tls->read(std::as_writable_bytes(std::span(records_buffer_)))) {
             if (!take_frames(c, {records_buffer_.data(), count})) return false;
@@ -243,6 +252,7 @@ class TcpServer::Loop {
             return false;
         }
         uv_pipe_init(&loop_, &c.posts, 0);
+        TUTTI_ASSERT(c.open_handles == 1);
         c.posts.data = &c;
         ++c.open_handles;
         c.posts_fd = reading.get();
@@ -276,6 +286,7 @@ class TcpServer::Loop {
     }
 
     void take_posts(Connection& c, std::string_view bytes) {
+        TUTTI_ASSERT(c.proved && c.posts_fd >= 0);
         const bool good = c.post_frames.feed(bytes, [&](const FrameHeader& header, const FrameBody& body) {
             ++c.posts_done;
             return header.op == Op::post && data_.handle(c.id, header, body.view()) && !c.closing;
@@ -286,6 +297,7 @@ class TcpServer::Loop {
     /// True when the peer is trusted and `bytes` is its input after the handshake.
     bool shake_hands(Connection& c, std::string_view& bytes) {
         using State = security::Entrance::State;
+        TUTTI_ASSERT(c.entrance.has_value() && !c.tls);
         while (!bytes.empty() && c.entrance->state() == State::needs_more) {
             bytes.remove_prefix(c.entrance->consume(std::as_bytes(std::span(bytes))));
             if (const auto output = c.entrance->output(); !output.empty()) {
@@ -341,6 +353,7 @@ class TcpServer::Loop {
     /// As shake_hands, at the local door.
     bool come_in(Connection& c, std::string_view& bytes) {
         security::Mac claimed;
+        TUTTI_ASSERT(door_.has_value() && c.door_proof.size() < claimed.size());
         const std::size_t count = std::min(bytes.size(), claimed.size() - c.door_proof.size());
         c.door_proof.append(bytes.substr(0, count));
         bytes.remove_prefix(count);
@@ -355,6 +368,7 @@ class TcpServer::Loop {
     }
 
     void trust(Connection& c) {
+        TUTTI_ASSERT(!c.proved && !c.closing);
         c.proved = true;
         strangers_.remove(c);
     }
@@ -371,6 +385,7 @@ class TcpServer::Loop {
             return answer(to, request, Op::error, {&field, 1});
         }
         Connection& c = *found->second;
+        TUTTI_ASSERT(c.id == to && c.proved);
         if (!std::exchange(c.unsent, true)) unsent_.push_back(&c);
         if (!c.answer(request, op, fields, body_bytes)) close(c);
     }
@@ -390,6 +405,7 @@ class TcpServer::Loop {
 
     void close(Connection& c) {
         if (std::exchange(c.closing, true)) return;
+        TUTTI_ASSERT(by_id_.contains(c.id));
         if (!c.proved) strangers_.remove(c);
         c.say_end();
         by_id_.erase(c.id);
@@ -401,6 +417,7 @@ class TcpServer::Loop {
         if (c.posts_fd >= 0) fork_guard::forget(c.posts_fd);
         const auto on_close = [](uv_handle_t* handle) {
             auto& gone = *static_cast<Connection*>(handle->data);
+            TUTTI_ASSERT(gone.closing && gone.open_handles > 0);
             if (--gone.open_handles == 0) self_of(gone).connections_.erase(gone.where);
         };
         uv_close(&c.socket.handle, on_close);
@@ -408,6 +425,7 @@ class TcpServer::Loop {
     }
 
     void close_everything() {
+        TUTTI_ASSERT(!stopping_);
         stopping_ = true;
         for (auto& connection : connections_) close(connection);
         listener_.close();
@@ -453,6 +471,9 @@ TcpServer::TcpServer(UniqueFd listener, const security::Secret& secret, bool sha
         throw InvalidArgument(fmt::format("TCPStore server: {} is not an open socket", listener.get()));
     }
     address_ = net::local_address(listener.get());
+    if (address_.port == 0)
+        throw InvalidArgument(
+            fmt::format("TCPStore server: {} is not a TCP socket that is bound to a port", listener.get()));
     std::optional<security::LocalSecretServer> local;
     if (share_secret) local.emplace(address_.port, secret);
     loop_ = std::make_unique<Loop>(std::move(listener), secret, std::move(local), address_.host);

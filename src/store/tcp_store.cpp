@@ -1,6 +1,7 @@
 // TCPStore: which process hosts the server, which connect, and the store's operations as requests.
 //
 // Threads: any; see TcpClient. Servers that stores of this process share (multi_tenant) are listed under one mutex.
+#include "core/assert.hpp"
 #include "core/deadline.hpp"
 #include "core/descriptors.hpp"
 #include "core/log.hpp"
@@ -92,6 +93,7 @@ class TcpBackend : public StoreBackend {
     }
     void multi_set(std::span<const std::string> keys, std::span<const std::string> values,
                    Milliseconds timeout) override {
+        TUTTI_ASSERT(keys.size() == values.size());
         std::vector<std::string_view> fields;
         fields.reserve(2 * keys.size());
         for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -113,6 +115,7 @@ class TcpBackend : public StoreBackend {
         const auto fields = store::split_fields(body);
         if (!fields || fields->size() != 3) throw_nonsense();
         const std::string listens((*fields)[1]), door((*fields)[2]);
+        TUTTI_ASSERT(local_host_.empty());
         const bool open = is_every_address(listens) && net::is_loopback(client_.local_host());
         local_host_ = open ? every_address : client_.local_host();
         if (door.empty() || !store::local_doors_wanted()) return;
@@ -121,6 +124,7 @@ class TcpBackend : public StoreBackend {
 
     void await_workers(int world_size, const Deadline& deadline) {
         const Instant start = Clock::now();
+        TUTTI_ASSERT(world_size >= 1);
         const Patience patience([&] { return fmt::format("{} users of {}", world_size, name_); });
         const auto raw = store::encode_number(static_cast<std::uint64_t>(world_size));
         const std::string_view count(raw.data(), raw.size());
@@ -239,6 +243,7 @@ std::shared_ptr<store::TcpServer> host_server(const TCPStoreOptions& options, co
     }
     auto server = make_server(options, deadline);
     servers[{options.host, server->port()}] = server;
+    TUTTI_ASSERT(server->port() != 0);
     return server;
 }
 
@@ -269,6 +274,7 @@ Deadline after_name(const std::string& host, const Deadline& deadline) {
 
 /// Where the master's own client finds its server.
 std::string reachable(const std::string& listens, const std::string& host) {
+    TUTTI_ASSERT(!listens.empty());
     if (is_every_address(listens)) return "127.0.0.1";
     return host.empty() ? listens : host;
 }

@@ -1,5 +1,7 @@
 #include "store/wire.hpp"
 
+#include "core/assert.hpp"
+
 #include <algorithm>
 #include <cstring>
 
@@ -32,6 +34,7 @@ bool known(std::uint8_t op) {
 }  // namespace
 
 std::array<char, header_bytes> encode(const FrameHeader& header) {
+    TUTTI_ASSERT(known(static_cast<std::uint8_t>(header.op)) && header.body_bytes <= max_body_bytes);
     std::array<char, header_bytes> bytes{};
     std::ranges::copy(frame_magic, bytes.begin());
     bytes[3] = static_cast<char>(header.op);
@@ -83,9 +86,11 @@ bool split_fields(std::string_view body, std::vector<std::string_view>& fields) 
 bool FrameReader::take_header(std::string_view& bytes) {
     if (!good_) return false;
     if (header_size_ == header_bytes) return true;
+    TUTTI_ASSERT(header_size_ < header_bytes);
     const std::size_t count = std::min(bytes.size(), header_bytes - header_size_);
     std::memcpy(raw_.data() + header_size_, bytes.data(), count);
     header_size_ += count;
+    TUTTI_ASSERT(header_size_ <= header_bytes);
     bytes.remove_prefix(count);
     if (header_size_ < header_bytes) return false;
     const auto header = decode(raw_);

@@ -4,6 +4,7 @@
 // announces against a limit, and memory grows only with the bytes that really arrive.
 #pragma once
 
+#include "core/assert.hpp"
 #include "store/messages.hpp"
 
 #include <algorithm>
@@ -94,6 +95,7 @@ class FrameReader {
         while (true) {
             if (!take_header(bytes)) return good_;
             const auto missing = header_.body_bytes - body_.size();
+            TUTTI_ASSERT(body_.size() <= header_.body_bytes && header_.body_bytes <= max_body_bytes);
             const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), missing));
             const std::string_view piece = bytes.substr(0, count);
             bytes.remove_prefix(count);
