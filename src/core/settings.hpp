@@ -32,12 +32,12 @@ int progress_nice();
 /// TUTTI_SPREAD: whether ranks that share a CPU may move the threads of their callers to others; by default they may.
 bool spread();
 
-/// The memory that gets huge pages: that of `tutti::empty`, and all buffers that are used often; the former; none.
+/// The memory that gets huge pages. all: that of `tutti::empty` and all buffers that are used often; own: the former.
 enum class HugePages { all, own, none };
 /// TUTTI_HUGE_PAGES: 1 for all (the default), own, or 0 for none.
 HugePages huge_pages();
 
-/// The bytes over TCP that have checksums: those that leave the network of their host; all; none.
+/// The TCP connections whose bytes have checksums. automatic: all but those over loopback.
 enum class TcpChecksum { automatic, on, off };
 /// TUTTI_TCP_CHECKSUM: auto, on or off.
 TcpChecksum tcp_checksum();

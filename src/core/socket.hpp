@@ -28,7 +28,7 @@ struct Address {
 /// "10.0.0.1:29500", "[::1]:29500".
 std::string to_string(const Address& address);
 
-/// Of a name that need not be known yet: it is asked for once.
+/// The deadline for the look-up of a name that need not be known yet: the resolver is asked once.
 inline Deadline one_question() {
     return Deadline::at(Instant::min());
 }
