@@ -13,12 +13,12 @@
 // that returns from its function ends with _exit(2): no destructor of a static object and no atexit() handler runs
 // twice. Children die with the thread that called spawn().
 //
-// A process that says no rank to init_process_group gets that of spawn(), and the world of its ranks, whatever job the
-// caller of spawn() is in. A program that says its rank, world_size, store or init_method has its way: to make the
-// ranks a part of a larger world, it gives all of them and sets MASTER_ADDR and MASTER_PORT.
+// In a spawned process, init_process_group without a rank takes the rank and world size of spawn(), whatever job the
+// caller of spawn() belongs to. A rank, world_size, store or init_method that the program passes takes precedence: to
+// make the ranks a part of a larger world, it passes all of them and sets MASTER_ADDR and MASTER_PORT.
 //
-// Threads share the process, so also its default group and its environment: give each rank a ProcessGroup of its own,
-// from one HashStore.
+// Ranks that are threads share the process's default group and environment: give each rank a ProcessGroup of its own,
+// all from one HashStore.
 //
 // Follows torch.multiprocessing.spawn.
 #pragma once
@@ -42,7 +42,7 @@ class TUTTI_API ProcessException : public DistError {
     ProcessException(ErrorCode code, const std::string& message, int rank, int pid);
     ~ProcessException() override;
     int rank() const noexcept { return context().peer; }
-    int pid() const noexcept { return pid_; }  ///< this process's for a thread
+    int pid() const noexcept { return pid_; }  ///< where ranks are threads: this process's
 
  private:
     int pid_;
@@ -88,9 +88,9 @@ class TUTTI_API SpawnContext {
     SpawnContext& operator=(SpawnContext&&) noexcept;
 
     /// True: all ranks have returned. False: `timeout` passed first. When a rank fails, join() ends the others and
-    /// throws ProcessRaisedException or ProcessExitedException for the first that failed; if several fail within a
-    /// moment, for one that was killed rather than those that noticed it. Threads cannot be ended from outside: join()
-    /// asks them to stop and throws when they are gone. Later calls throw the same again.
+    /// throws ProcessRaisedException or ProcessExitedException for the first that failed; if several fail at about the
+    /// same time, for a rank that was killed rather than for ranks that failed because of it. Threads cannot be ended
+    /// from outside: join() asks them to stop and throws when they are gone. Later calls throw the same again.
     bool join(std::optional<std::chrono::milliseconds> timeout = std::nullopt);
     /// One for each rank; empty for threads.
     std::vector<int> pids() const;
@@ -102,8 +102,8 @@ class TUTTI_API SpawnContext {
 /// Calls fn(rank) on `nprocs` ranks, 0 to nprocs - 1. Throws InvalidArgument for bad arguments, DistBackendError when
 /// the system has no processes left, and with options.join the errors of SpawnContext::join.
 TUTTI_API SpawnContext spawn(std::function<void(int rank)> fn, int nprocs = 1, const SpawnOptions& options = {});
-/// The same for functions that want to know when they should stop: when another rank failed, or the context is
-/// destroyed. Processes get SIGTERM instead; their token never asks.
+/// The same for functions that can stop early: `stop` requests it when another rank has failed or the context is
+/// destroyed. Processes get SIGTERM instead, and their token never requests a stop.
 TUTTI_API SpawnContext spawn(std::function<void(int rank, std::stop_token stop)> fn, int nprocs = 1,
                              const SpawnOptions& options = {});
 

@@ -1,5 +1,6 @@
 #include "launch/attempt.hpp"
 
+#include "core/assert.hpp"
 #include "core/unix_socket.hpp"
 #include "launch/taken_signals.hpp"
 
@@ -35,6 +36,7 @@ double seconds(Clock::duration d) {
 
 // Ranks go on without; only the launcher knows less.
 UniqueFd open_reports(const std::string& id) {
+    TUTTI_ASSERT(!id.empty());
     try {
         return net::bind_unix_datagrams(rendezvous::report_address(id));
     } catch (const DistError& error) {
@@ -54,7 +56,9 @@ Attempt::Attempt(const std::vector<Task>& tasks, const Limits& limits, Signals& 
       nodes_(nodes),
       number_(number),
       lifeline_(limits.lifeline),
-      reports_(open_reports(guard.id())) {}
+      reports_(open_reports(guard.id())) {
+    TUTTI_ASSERT(!tasks_.empty() && number_ >= 0 && limits_.grace.count() >= 0);
+}
 
 Attempt::~Attempt() {
     kill_all(SIGKILL);
@@ -89,6 +93,7 @@ void Attempt::start_all() {
         }
         const int in = task.input == Task::Input::ours ? 0 : input.get();
         member.child = start(task.command, task.environment, in);
+        TUTTI_ASSERT((member.child.pid > 0) != member.child.not_started.has_value());
         if (member.child.not_started) {
             member.ended = Clock::now();
             note_failures();
@@ -120,6 +125,7 @@ void Attempt::wait() {
     if (reports_) polled.push_back({reports_.get(), POLLIN, 0});
     const std::size_t first_output = polled.size();
     output_.ask(polled);
+    TUTTI_ASSERT(first_output >= 1 && polled.size() == first_output + 2 * members_.size());
     if (::poll(polled.data(), polled.size(), wait_ms()) < 0 && errno != EINTR) {
         throw std::system_error(errno, std::generic_category(), "tutti run: poll");
     }
@@ -155,12 +161,14 @@ void Attempt::take_signals() {
 }
 
 void Attempt::end_by(int signal) {
+    TUTTI_ASSERT(ends_job(signal));
     ended_by_ = ended_by_ == 0 ? signal : ended_by_;
     if (stopping_.value_or(0) != 0) kill_at_ = Clock::now();  // asked twice
     stop(signal);
 }
 
 void Attempt::pass_to_ranks(int signal) {
+    TUTTI_ASSERT(is_for_ranks(signal) && members_.size() <= tasks_.size());
     quit_ |= signal == SIGQUIT;
     if (signal == SIGWINCH && terminal_) terminal_->resize();
     const unsigned char byte = Lifeline::byte_of(signal);
@@ -194,6 +202,7 @@ void Attempt::tell_nodes() {
     } else if (timed_out_) {
         tell(false, 124, "did not end in time (--timeout)");
     } else if (blame_) {
+        TUTTI_ASSERT(tell_at_.has_value());
         const Child& child = members_[blame_->decisive()].child;
         if (Clock::now() < *tell_at_) return;
         tell(!child.not_started, exit_status(child), words());
@@ -263,6 +272,7 @@ void Attempt::reap() {
 // True: a rank has ended.
 bool Attempt::note_change(const siginfo_t& info, Moment now) {
     const pid_t pid = info.si_pid;
+    TUTTI_ASSERT(pid > 0);
     if (info.si_code == CLD_STOPPED || info.si_code == CLD_TRAPPED) {
         ::waitpid(pid, nullptr, WUNTRACED | WNOHANG);
         tell_of_stop(pid, info.si_status);
@@ -290,6 +300,7 @@ bool Attempt::note_change(const siginfo_t& info, Moment now) {
 }
 
 void Attempt::collect(Member& member) {
+    TUTTI_ASSERT(member.child.pid > 0 && member.child.status);
     ::waitpid(member.child.pid, nullptr, 0);
     guard_.forget(member.child.pid);
     member.is_kept = false;
@@ -331,6 +342,7 @@ void Attempt::take_reports() {
 void Attempt::note_failures() {
     blame_ = find_culprit(suspects());
     if (!blame_) return;
+    TUTTI_ASSERT(blame_->first < members_.size() && blame_->decisive() < members_.size());
     const Member& first = members_[blame_->first];
     const bool is_sure = first.child.not_started || was_killed(first.child);
     // The launcher of the node with the rank that is blamed may know more.
@@ -346,6 +358,7 @@ std::vector<Suspect> Attempt::suspects() const {
         all.push_back({tasks_[m].name, tasks_[m].rank, &member.child, member.ended, member.stopped_by_us, &member.said,
                        member.said_at});
     }
+    TUTTI_ASSERT(all.size() == members_.size());
     return all;
 }
 
@@ -369,6 +382,7 @@ void Attempt::advance() {
 // ---- Ends
 
 void Attempt::stop(int signal) {
+    TUTTI_ASSERT(signal >= 0);
     const bool remote = std::ranges::any_of(tasks_, [](const Task& t) { return t.input == Task::Input::lifeline; });
     if (!stopping_) kill_at_ = Clock::now() + limits_.grace + (remote ? remote_grace : milliseconds(0));
     stopping_ = signal;
@@ -427,6 +441,7 @@ Outcome Attempt::outcome() const {
 }
 
 std::string Attempt::report() const {
+    TUTTI_ASSERT(!outcome_ || nodes_ != nullptr);
     const std::string full = is_full() ? fmt::format("tutti run: {}\n", output_.failure()->text()) : "";
     const bool elsewhere = outcome_ && !outcome_->good && outcome_->node != nodes_->node_rank();
     if (elsewhere && ended_by_ == 0 && !timed_out_) {
@@ -447,6 +462,7 @@ std::string Attempt::report() const {
 }
 
 std::string Attempt::report_failure() const {
+    TUTTI_ASSERT(blame_.has_value());
     const std::size_t decisive = blame_->decisive();
     const Child& child = members_[decisive].child;
     const bool ssh_failed = child.not_started || exit_status(child) == 255;

@@ -45,7 +45,7 @@ class Attempt {
             int number);
     ~Attempt();
     Outcome run();
-    /// Asks the job's reader whether to go on waiting for it.
+    /// Asked while nobody reads the job's output: whether to go on waiting for a reader.
     const Patience& patience() const noexcept { return patience_; }
 
  private:

@@ -1,5 +1,6 @@
 #include "launch/blame.hpp"
 
+#include "core/assert.hpp"
 #include "core/text.hpp"
 
 #include <tutti/error.hpp>
@@ -17,6 +18,7 @@ namespace {
 using rendezvous::FailureReport;
 
 const FailureReport* verdict_of(const Suspect& suspect) {
+    TUTTI_ASSERT(suspect.said != nullptr);
     return *suspect.said ? &**suspect.said : nullptr;
 }
 
@@ -73,6 +75,7 @@ std::optional<std::size_t> first_to_fail(std::span<const Suspect> suspects) {
     std::vector<std::size_t> failed;
     for (std::size_t s = 0; s < suspects.size(); ++s) {
         if (suspects[s].failed_by_itself()) failed.push_back(s);
+        TUTTI_ASSERT(failed.size() <= suspects.size());
     }
     if (failed.empty()) return std::nullopt;
     const auto start = suspects[*std::ranges::min_element(failed, {}, [&](auto s) { return suspects[s].ended; })].ended;
@@ -88,6 +91,7 @@ std::optional<std::size_t> first_to_fail(std::span<const Suspect> suspects) {
 std::optional<Blame> find_culprit(std::span<const Suspect> suspects) {
     const auto first = first_to_fail(suspects);
     if (!first) return std::nullopt;
+    TUTTI_ASSERT(*first < suspects.size() && suspects[*first].failed_by_itself());
     Blame blame{.first = *first, .culprit = first};
     const FailureReport* verdict = verdict_of(suspects[*first]);
     if (verdict == nullptr && !suspects[*first].child->not_started && !was_killed(*suspects[*first].child))
@@ -101,16 +105,19 @@ std::optional<Blame> find_culprit(std::span<const Suspect> suspects) {
         if (verdict->culprit < 0 || accused == suspects.end())
             return Blame{Blame::Way::accused, *first, std::nullopt, verdict};
         const auto index = static_cast<std::size_t>(accused - suspects.begin());
+        TUTTI_ASSERT(index < suspects.size());
         // One that ended badly long after the first, or because it waited in vain itself, did not begin it by that.
         const bool ended = accused->failed_by_itself() && accused->ended <= suspects[*first].ended + courtesy &&
                            !waited_in_vain(*accused);
         blame = {ended ? Blame::Way::ended : Blame::Way::accused, *first, index, ended ? nullptr : verdict};
         verdict = verdict_of(*accused);
     }
+    TUTTI_ASSERT(blame.culprit && (blame.way == Blame::Way::ended || blame.verdict != nullptr));
     return blame;
 }
 
 std::string in_words(const Blame& blame, std::span<const Suspect> suspects, Suspect::Moment started, bool alone) {
+    TUTTI_ASSERT(blame.first < suspects.size() && (blame.way == Blame::Way::ended || blame.verdict != nullptr));
     const auto after = [&](std::size_t index) {
         return fmt::format("after {:.1f} s", std::chrono::duration<double>(suspects[index].ended - started).count());
     };

@@ -12,6 +12,7 @@
 // Threads: pure functions.
 #pragma once
 
+#include "core/assert.hpp"
 #include "launch/child.hpp"
 #include "rendezvous/failure_report.hpp"
 
@@ -38,7 +39,10 @@ struct Suspect {
     const std::optional<rendezvous::FailureReport>* said = nullptr;
     Moment said_at{};
 
-    bool failed_by_itself() const { return child->failed() && !stopped_by_us; }
+    bool failed_by_itself() const {
+        TUTTI_ASSERT(child != nullptr);
+        return child->failed() && !stopped_by_us;
+    }
 };
 
 struct Blame {
@@ -53,7 +57,10 @@ struct Blame {
     const rendezvous::FailureReport* verdict = nullptr;  ///< unless `culprit` ended badly
 
     /// The process whose end is the job's.
-    std::size_t decisive() const { return way == Way::ended ? *culprit : first; }
+    std::size_t decisive() const {
+        TUTTI_ASSERT(way != Way::ended || culprit);
+        return way == Way::ended ? *culprit : first;
+    }
 };
 
 /// The first that ended badly by itself (1. and 2.); nothing: none did.

@@ -1,5 +1,6 @@
 #include "launch/child.hpp"
 
+#include "core/assert.hpp"
 #include "core/descriptors.hpp"
 
 #include <fcntl.h>
@@ -37,6 +38,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
     std::vector<char*> result;
     for (const std::string& text : texts) result.push_back(const_cast<char*>(text.c_str()));
     result.push_back(nullptr);
+    TUTTI_ASSERT(result.size() == texts.size() + 1);
     return result;
 }
 
@@ -86,6 +88,7 @@ Environment environment_with(const Environment& changes) {
 }
 
 Child start(const std::vector<std::string>& command, const Environment& environment, int stdin_fd) {
+    TUTTI_ASSERT(!command.empty() && stdin_fd >= -1);
     const std::string path = find_program(command.front());
     const auto argv = pointers(command);
     const auto envp = pointers(environment);
@@ -131,11 +134,13 @@ Child start(const std::vector<std::string>& command, const Environment& environm
     }
     child.out = std::move(out.read);
     child.err = std::move(err.read);
+    TUTTI_ASSERT(child.pid > 0 && child.out && child.err);
     for (const UniqueFd* fd : {&child.out, &child.err}) ::fcntl(fd->get(), F_SETFL, O_NONBLOCK);
     return child;
 }
 
 int status_of(const siginfo_t& info) {
+    TUTTI_ASSERT(info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED);
     if (info.si_code == CLD_EXITED) return (info.si_status & 0xff) << 8;
     return info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0);
 }

@@ -1,5 +1,6 @@
 #include "launch/guard.hpp"
 
+#include "core/assert.hpp"
 #include "security/secret.hpp"
 
 #include <fcntl.h>
@@ -26,6 +27,7 @@ namespace {
 
 // Kills the processes with this variable that the guard may look at, thus not other users'. False: there were none.
 bool kill_marked(const std::string& variable) {
+    TUTTI_ASSERT(variable.find('=') != std::string::npos);
     bool found = false;
     std::error_code gone;
     for (const auto& entry : std::filesystem::directory_iterator("/proc", gone)) {
@@ -45,6 +47,7 @@ constexpr pid_t forget_signals = std::numeric_limits<pid_t>::min();
 
 // Whether the signal is pending for a process with all signals blocked.
 bool is_pending(pid_t process, int signal) {
+    TUTTI_ASSERT(process > 0 && signal >= 1 && signal <= 64);
     std::ifstream status(fmt::format("/proc/{}/status", process));
     for (std::string line; std::getline(status, line);) {
         if (!line.starts_with("ShdPnd:")) continue;
@@ -90,6 +93,7 @@ std::string random_id() {
     security::random_bytes(bytes);
     std::string id;
     for (const std::byte b : bytes) id += fmt::format("{:02x}", static_cast<unsigned>(b));
+    TUTTI_ASSERT(id.size() == 2 * bytes.size());
     return id;
 }
 
@@ -114,6 +118,7 @@ Guard::Guard() : id_(random_id()) {
 }
 
 Guard::~Guard() {
+    TUTTI_ASSERT(pid_ > 0);
     tell(0);
     pipe_.reset();
     while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
@@ -121,14 +126,17 @@ Guard::~Guard() {
 }
 
 void Guard::watch(pid_t process_group) {
+    TUTTI_ASSERT(process_group > 0);
     tell(process_group);
 }
 
 void Guard::forget(pid_t process_group) {
+    TUTTI_ASSERT(process_group > 0);
     tell(-process_group);
 }
 
 bool Guard::got(int signal) {
+    TUTTI_ASSERT(signal >= 1 && signal <= 64);
     constexpr int looks = 10;
     constexpr useconds_t between = 5000;
     const auto becomes = [&](bool wanted) {

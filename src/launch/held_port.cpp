@@ -1,5 +1,6 @@
 #include "launch/held_port.hpp"
 
+#include "core/assert.hpp"
 #include "core/socket.hpp"
 
 #include <tutti/error.hpp>
@@ -16,6 +17,7 @@ namespace {
 
 // On all addresses, of both families where there are both: PyTorch's store listens there.
 UniqueFd bound_socket(int family, std::uint16_t port) {
+    TUTTI_ASSERT(family == AF_INET || family == AF_INET6);
     UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const int on = 1, off = 0;
     if (!fd || ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0) return {};
@@ -42,6 +44,7 @@ HeldPort::HeldPort(std::uint16_t wanted) : socket_(bound_socket(AF_INET6, wanted
                         ::strerror(errno), errno == EADDRINUSE ? "; another job may be using it, choose another" : ""));
     }
     number_ = net::local_address(socket_.get()).port;
+    TUTTI_ASSERT(number_ != 0 && (wanted == 0 || number_ == wanted));
 }
 
 }  // namespace tutti::launch

@@ -1,5 +1,6 @@
 #include "launch/hosts.hpp"
 
+#include "core/assert.hpp"
 #include "core/suggestion.hpp"
 #include "core/text.hpp"
 #include "core/whole_file.hpp"
@@ -35,6 +36,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
         parts.push_back(text.substr(start, end - start));
         start = end + 1;
     }
+    TUTTI_ASSERT(!parts.empty());
     return parts;
 }
 
@@ -60,6 +62,7 @@ Host parse_line(const std::string& line, const std::string& where) {
         throw InvalidArgument(fmt::format("{}: \"{}\": expected the name of a host", where, host.name));
     host.slots.resize(static_cast<std::size_t>(slots));
     std::iota(host.slots.begin(), host.slots.end(), 0);
+    TUTTI_ASSERT(!host.slots.empty() && host.slots.front() == 0);
     return host;
 }
 
@@ -93,6 +96,7 @@ std::map<std::string, std::vector<int>> parse_filter(const std::string& text, co
 }
 
 void keep_or_remove(std::vector<Host>& hosts, const std::string& text, const std::string& option, bool keep) {
+    TUTTI_ASSERT(!text.empty() && !hosts.empty());
     const auto filter = parse_filter(text, option, hosts);
     for (Host& host : hosts) {
         const auto named = filter.find(host.name);
@@ -134,6 +138,7 @@ std::vector<Host> read_hostfile(const std::string& path) {
 
 std::vector<Host> select_hosts(std::vector<Host> hosts, const HostSelection& selection) {
     const bool filtered = !selection.include.empty() || !selection.exclude.empty();
+    TUTTI_ASSERT(!hosts.empty() && selection.hosts >= 0 && selection.ranks >= 0);
     if (!selection.include.empty() && !selection.exclude.empty())
         throw InvalidArgument("tutti run: --include and --exclude: expected one of them");
     if (filtered && (selection.hosts > 0 || selection.ranks > 0)) {
@@ -156,6 +161,7 @@ std::vector<Host> select_hosts(std::vector<Host> hosts, const HostSelection& sel
         }
         if (wanted > 0) host.slots.resize(wanted);
     }
+    TUTTI_ASSERT(!hosts.empty() && !hosts.front().slots.empty());
     return hosts;
 }
 

@@ -1,5 +1,6 @@
 #include "launch/launcher.hpp"
 
+#include "core/assert.hpp"
 #include "core/descriptors.hpp"
 #include "core/env.hpp"
 #include "core/names.hpp"
@@ -34,6 +35,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 std::string prefix_of(int rank, const Options& options) {
+    TUTTI_ASSERT(rank >= 0);
     if (!options.prefix) return {};
     static constexpr std::array<int, 6> colours = {36, 33, 35, 32, 34, 31};
     const std::string text = fmt::format("[rank {}]", rank);
@@ -110,6 +112,7 @@ class Job {
                                         .ranks_port = ranks_port_ ? ranks_port_->number() : std::uint16_t{0},
                                         .patience = options.join_timeout});
         } else {
+            TUTTI_ASSERT(secret_ && ranks_port_);
             layout_ = {.first_rank = 0,
                        .world_size = options.ranks,
                        .run_id = run_id_,
@@ -125,6 +128,7 @@ class Job {
             layout_ = next.value_or(layout_);
             attempt = nodes_ ? layout_.attempt : attempt;  // a launcher that takes a place comes to a later one
             const auto tasks = tasks_of(attempt);
+            TUTTI_ASSERT(tasks.size() == static_cast<std::size_t>(options_.ranks));
             const Limits limits{started_, options_.timeout, options_.report_time, options_.grace, options_.lifeline};
             Outcome outcome;
             {
@@ -146,6 +150,7 @@ class Job {
     // of their own, are two ports. --master-port is the one that others have to know beforehand: the launchers of other
     // nodes, or, on one node, the processes that look at the ranks.
     void serve() {
+        TUTTI_ASSERT(options_.node_rank == 0 && !server_);
         const bool one_node = options_.nodes == 1;
         // All ranks of one node are here, whatever others call it, and its name need not be known yet.
         if (one_node && !net::numeric_address({.host = address_})) address_ = "127.0.0.1";
@@ -156,6 +161,7 @@ class Job {
         UniqueFd listener =
             net::listen_tcp(everywhere ? "" : address_, one_node ? std::uint16_t{0} : options_.master_port);
         port_ = net::local_address(listener.get()).port;
+        TUTTI_ASSERT(port_ != 0);
         const bool alone = one_node && net::is_loopback(address_);
         security::JobSecret job = alone ? security::JobSecret{own ? std::move(*own) : security::Secret::generate()}
                                         : security::resolve_secret({.host = address_, .port = port_, .is_master = true},
@@ -167,6 +173,7 @@ class Job {
     // False: the job ends before that, with end_.
     template <class Condition>
     bool await(Condition condition, int attempt) {
+        TUTTI_ASSERT(nodes_ && attempt >= 0);
         for (;;) {
             nodes_->clear();
             if (condition()) return true;
@@ -199,6 +206,7 @@ class Job {
     std::vector<Task> tasks_of(int attempt) const {
         const auto text = [](int number) { return std::to_string(number); };
         const std::string size = text(layout_.world_size);
+        TUTTI_ASSERT(layout_.first_rank >= 0 && layout_.world_size - layout_.first_rank >= options_.ranks);
         Environment common = options_.environment;
         for (const std::string& variable :
              {"WORLD_SIZE=" + size, "ROLE_WORLD_SIZE=" + size, "LOCAL_WORLD_SIZE=" + text(options_.ranks),
@@ -225,6 +233,7 @@ class Job {
                                                  .command = options_.command,
                                                  .environment = environment_with(mine),
                                                  .input = reads ? own_input : Task::Input::nothing});
+            TUTTI_ASSERT(options_.program_words >= 1 && options_.program_words <= options_.command.size());
             if (options_.local_rank_argument)
                 task.command.insert(task.command.begin() + static_cast<std::ptrdiff_t>(options_.program_words),
                                     fmt::format("--local-rank={}", local));
@@ -237,6 +246,7 @@ class Job {
         if (options_.log_dir.empty()) return;
         const bool all = !options_.redirects.any() && !options_.tee.any();
         const int hidden = options_.redirects.of(local) & ~options_.tee.of(local);
+        TUTTI_ASSERT(hidden >= 0 && hidden <= 3);
         const int logged = all ? 3 : options_.redirects.of(local) | options_.tee.of(local);
         const std::string folder = fmt::format("{}/{}/attempt_{}/{}", options_.log_dir, layout_.run_id, attempt, rank);
         if ((logged & 1) != 0) task.out_log = folder + "/stdout.log";

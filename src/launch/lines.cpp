@@ -1,5 +1,7 @@
 #include "launch/lines.hpp"
 
+#include "core/assert.hpp"
+
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +21,7 @@ std::error_code system_error(int error) {
 }  // namespace
 
 std::error_code write_all(int fd, std::string_view text, const Patience& patience) {
+    TUTTI_ASSERT(fd >= 0 && patience != nullptr);
     while (!text.empty()) {
         // A pipe that is ready takes this much without blocking; a launcher that blocked in write() would not see a
         // signal.
@@ -30,6 +33,7 @@ std::error_code write_all(int fd, std::string_view text, const Patience& patienc
         }
         const ssize_t done = ::write(fd, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
         if (done >= 0) {
+            TUTTI_ASSERT(static_cast<std::size_t>(done) <= text.size());
             text.remove_prefix(static_cast<std::size_t>(done));
         } else if (errno != EINTR && errno != EAGAIN) {
             return system_error(errno);
@@ -52,9 +56,11 @@ bool is_one_file(int a, int b) {
 void Tail::add(std::string_view line) {
     lines_.emplace_back(line.substr(0, length_max));
     if (lines_.size() > lines_max) lines_.pop_front();
+    TUTTI_ASSERT(lines_.size() <= lines_max);
 }
 
 std::error_code Lines::add(std::string_view bytes) {
+    TUTTI_ASSERT(!must_wait());
     if (bytes.empty()) return {};
     if (rest_.empty()) rest_since_ = std::chrono::steady_clock::now();
     return style_ == Style::unchanged ? add_unchanged(bytes) : add_prefixed(bytes);
@@ -89,9 +95,11 @@ void Lines::remember(std::string_view bytes) {
 
 void Lines::keep_beginning(std::string_view bytes) {
     if (beginning_.size() < Tail::length_max) beginning_ += bytes.substr(0, Tail::length_max);
+    TUTTI_ASSERT(beginning_.size() < 2 * Tail::length_max);
 }
 
 void Lines::take(std::string_view line, char end, std::string& out) {
+    TUTTI_ASSERT(end == '\n' || end == '\r');
     if (end == '\n') {
         keep_beginning(line);
         tail_->add(beginning_);
@@ -130,6 +138,7 @@ void Lines::let_go() {
 }
 
 std::error_code Lines::add_prefixed(std::string_view bytes) {
+    TUTTI_ASSERT(!bytes.empty() && style_ != Style::unchanged);
     std::string out;
     if (has_returned_) {
         if (bytes.front() == '\n') {
@@ -157,6 +166,7 @@ std::error_code Lines::add_prefixed(std::string_view bytes) {
         start = end + 1;
     }
     rest_.erase(0, start);
+    TUTTI_ASSERT(rest_.find('\n') == std::string::npos);
     if (start > 0) rest_since_ = std::chrono::steady_clock::now();
     if (!rest_.empty() && rest_.back() == '\r') {
         // A progress bar is seen at once.
@@ -176,6 +186,7 @@ std::error_code Lines::pass_part() {
     shared_->line = this;
     shared_->held = true;
     shared_->held_since = std::chrono::steady_clock::now();
+    TUTTI_ASSERT(holds());
     return error;
 }
 

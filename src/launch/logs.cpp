@@ -1,5 +1,6 @@
 #include "launch/logs.hpp"
 
+#include "core/assert.hpp"
 #include "core/text.hpp"
 
 #include <tutti/error.hpp>
@@ -18,6 +19,7 @@ namespace tutti::launch {
 namespace {
 
 std::optional<int> number(std::string_view text, int max) {
+    TUTTI_ASSERT(max >= 0);
     const auto value = number_in<int>(text);
     return value && *value >= 0 && *value <= max ? value : std::nullopt;
 }
@@ -50,6 +52,7 @@ Streams parse_streams(std::string_view text, const std::string& option) {
 }
 
 UniqueFd make_log(const std::string& path) {
+    TUTTI_ASSERT(!path.empty());
     std::error_code error;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
     UniqueFd fd(error ? -1 : ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));

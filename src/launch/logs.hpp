@@ -1,6 +1,7 @@
 // Logs: which streams of which ranks go into files, and those files. Threads: from one thread.
 #pragma once
 
+#include "core/assert.hpp"
 #include "core/unique_fd.hpp"
 
 #include <map>
@@ -16,7 +17,9 @@ struct Streams {
 
     int of(int local_rank) const {
         const auto found = of_local_rank.find(local_rank);
-        return found == of_local_rank.end() ? all : found->second;
+        const int streams = found == of_local_rank.end() ? all : found->second;
+        TUTTI_ASSERT(local_rank >= 0 && streams >= 0 && streams <= 3);
+        return streams;
     }
     bool any() const noexcept { return all != 0 || !of_local_rank.empty(); }
 };

@@ -1,5 +1,7 @@
 #include "launch/memory_kills.hpp"
 
+#include "core/assert.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +14,7 @@ namespace tutti::launch {
 namespace {
 
 std::optional<std::uint64_t> count_in(const std::filesystem::path& file) {
+    TUTTI_ASSERT(!file.empty());
     std::ifstream in(file);
     std::string name;
     std::uint64_t value = 0;
@@ -50,6 +53,7 @@ void MemoryKills::add(const std::filesystem::path& file, bool on_host) {
     const bool is_known = std::ranges::any_of(counters_, [&](const Counter& c) { return c.on_host == on_host; });
     const auto now = count_in(file);
     if (now && !is_known) counters_.push_back({file, *now, on_host});
+    TUTTI_ASSERT(counters_.size() <= 2);
 }
 
 MemoryKills::Found MemoryKills::since() const {
@@ -62,6 +66,7 @@ MemoryKills::Found MemoryKills::since() const {
 
 std::string in_words(const MemoryKills::Found& found) {
     if (found.count == 0) return {};
+    TUTTI_ASSERT(!found.in.empty());
     return fmt::format("the kernel's out-of-memory killer has ended {} process{} of {} meanwhile (oom_kill in {})",
                        found.count, found.count == 1 ? "" : "es", found.on_host ? "this host" : "this control group",
                        found.in.string());

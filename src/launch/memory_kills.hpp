@@ -1,5 +1,5 @@
-// MemoryKills: how many processes the kernel has killed for want of memory since this object was made: in the control
-// group of this process, by version 2 or 1, and on this host.
+// MemoryKills: how many processes the kernel's out-of-memory killer has killed since this object was made: in the
+// control group of this process (version 2 or 1), and on this host.
 //
 // Threads: from one thread.
 #pragma once

@@ -1,5 +1,6 @@
 #include "launch/nodes.hpp"
 
+#include "core/assert.hpp"
 #include "core/log.hpp"
 #include "core/names.hpp"
 #include "core/patience.hpp"
@@ -41,6 +42,7 @@ std::string sign_of_life() {
 }
 
 std::string end_key(int attempt) {
+    TUTTI_ASSERT(attempt >= 0);
     return attempt_key(attempt, "end");
 }
 
@@ -64,6 +66,9 @@ JobOutcome lost_launcher(int node, std::string text) {
 }  // namespace
 
 Nodes::Nodes(NodesOptions options) : options_(std::move(options)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    TUTTI_ASSERT(options_.nodes > 1 && options_.node_rank >= 0 && options_.node_rank < options_.nodes &&
+                 options_.ranks >= 1);
+    TUTTI_ASSERT(!options_.id.empty() && options_.id.find_first_of(" \n") == std::string::npos);
     if (!wake_) throw std::system_error(errno, std::generic_category(), "tutti run: no descriptor for the nodes");
     thread_ = thread::start({"tutti-nodes", "watching the other nodes"}, [this] { watch(); });
 }
@@ -93,6 +98,7 @@ std::optional<JobOutcome> Nodes::outcome(int attempt) {
 }
 
 void Nodes::done(int attempt) {
+    TUTTI_ASSERT(attempt >= 0);
     post([&](Store& store) {
         if (store.add(attempt_key(attempt, "done"), 1) == options_.nodes)
             store.compare_set(end_key(attempt), "", to_text({}));
@@ -114,6 +120,7 @@ void Nodes::stopped(int attempt) {
 }
 
 void Nodes::leave(Store& store) {
+    TUTTI_ASSERT(leaving_.raised());
     store.append(left_key, id_ + "\n");
     if (!places_) return;
     for (const auto end = Clock::now() + farewell; Clock::now() < end; std::this_thread::sleep_for(10ms)) {
@@ -160,6 +167,7 @@ void Nodes::lost_store(const DistError& error) {
 }
 
 void Nodes::lost(int node, const std::string& why) {
+    TUTTI_ASSERT(node >= 0 && node < options_.nodes && !why.empty());
     const std::lock_guard lock(mutex_);
     if (!lost_) lost_ = JobOutcome{false, false, 1, node, why};
     ::eventfd_write(wake_.get(), 1);
@@ -298,6 +306,7 @@ int Nodes::come(Store& store, Moment end) {
 
 // Node 0's part: until all are ready for the attempt.
 bool Nodes::form(Store& store, int attempt) {
+    TUTTI_ASSERT(places_ && options_.node_rank == 0);
     const auto end = Clock::now() + options_.patience;
     const tutti::Patience waiting([this] { return others(); });
     const auto fail = [&](const std::string& why) {
@@ -350,6 +359,7 @@ bool Nodes::join(Store& store, int attempt) {
         if (card.node < options_.node_rank) layout.first_rank += card.ranks;
         layout.world_size += card.ranks;
     }
+    TUTTI_ASSERT(layout.world_size - layout.first_rank >= mine.ranks);
     if (options_.node_rank != 0) {
         const JobOutcome will = lost_launcher(options_.node_rank, words_of_loss(mine, connection_ended));
         store.backend()->set_will(end_key(attempt), to_text(will), silence);
@@ -366,8 +376,8 @@ bool Nodes::join(Store& store, int attempt) {
 bool Nodes::watch_attempt(Store& store, int attempt) {
     if (!wait_for(store, end_key(attempt), Moment::max(), attempt)) return false;
     JobOutcome outcome = to_outcome(store.get(end_key(attempt)));
-    if (outcome.lost) {
-        const NodeCard& card = roster_.cards.at(static_cast<std::size_t>(outcome.node));
+    if (outcome.lost && outcome.node >= 0 && static_cast<std::size_t>(outcome.node) < roster_.cards.size()) {
+        const NodeCard& card = roster_.cards[static_cast<std::size_t>(outcome.node)];
         outcome.text += words_of_sign(store.get("launch/beat/" + card.id));
     }
     conclude(attempt, outcome);

@@ -1,5 +1,6 @@
 #include "launch/output.hpp"
 
+#include "core/assert.hpp"
 #include "launch/logs.hpp"
 
 #include <fmt/format.h>
@@ -52,13 +53,17 @@ Output::Member::Member(const Task& task, std::array<Unfinished, 2>& places, cons
                      task.err_log,
                      log_at(task.err_log)}} {}
 
-Output::Output(Patience patience) : patience_(std::move(patience)) {}
+Output::Output(Patience patience) : patience_(std::move(patience)) {
+    TUTTI_ASSERT(patience_ != nullptr);
+}
 
 void Output::add(const Task& task) {
     members_.emplace_back(task, unfinished_, patience_);
 }
 
 void Output::attach(Child& child) {
+    TUTTI_ASSERT(!members_.empty() && child.out && child.err);
+    TUTTI_ASSERT(!members_.back().streams[0].pipe);
     members_.back().streams[0].pipe = std::move(child.out);
     members_.back().streams[1].pipe = std::move(child.err);
 }
@@ -68,6 +73,7 @@ std::vector<Output::Stream*> Output::streams() {
     for (Member& member : members_) {
         for (Stream& stream : member.streams) all.push_back(&stream);
     }
+    TUTTI_ASSERT(all.size() == 2 * members_.size());
     return all;
 }
 
@@ -80,6 +86,7 @@ void Output::ask(std::vector<pollfd>& polled) {
 }
 
 void Output::take(const std::vector<pollfd>& polled, std::size_t first) {
+    TUTTI_ASSERT(first + 2 * members_.size() == polled.size());
     for (Stream* stream : streams()) {
         const pollfd& asked = polled[first++];
         if (asked.revents != 0 && !stream->lines.must_wait()) pass_on(*stream);
@@ -94,6 +101,7 @@ void Output::pass_on(Stream& stream) {
         const ssize_t got = ::read(stream.pipe.get(), buffer.data(), buffer.size());
         if (got > 0) {
             const std::string_view text(buffer.data(), static_cast<std::size_t>(got));
+            TUTTI_ASSERT(text.size() <= buffer.size());
             write_log(stream, text);
             note(stream, stream.lines.add(text));
         } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
@@ -130,6 +138,7 @@ void Output::let_long_line_go() {
             all, [](const Stream* stream) { return stream->lines.must_wait() && is_readable(stream->pipe); });
         if (!others_wait) continue;
         const auto stream = std::ranges::find_if(all, [&](const Stream* s) { return &s->lines == place.line; });
+        TUTTI_ASSERT(stream != all.end());
         place.line->let_go();
         say(fmt::format("tutti run: a line of {} has more than 1 MiB and has not ended in {} s: what others have "
                         "written meanwhile comes in its middle\n",

@@ -3,6 +3,7 @@
 // Threads: from one thread.
 #pragma once
 
+#include "core/assert.hpp"
 #include "core/unique_fd.hpp"
 #include "launch/lines.hpp"
 #include "launch/task.hpp"
@@ -38,7 +39,10 @@ class Output {
     void line_was_ended();
 
     /// The last lines of the process that was added as number `process`.
-    const std::deque<std::string>& tail(std::size_t process) const { return members_[process].tail.lines(); }
+    const std::deque<std::string>& tail(std::size_t process) const {
+        TUTTI_ASSERT(process < members_.size());
+        return members_[process].tail.lines();
+    }
 
     /// The first output that took no more: nobody reads it, or it is full.
     struct Failure {

@@ -1,5 +1,6 @@
 #include "launch/placement.hpp"
 
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/names.hpp"
 #include "rendezvous/slurm.hpp"
@@ -19,7 +20,7 @@ namespace {
 // The variables of one platform, as they are asked for.
 class Reader {
  public:
-    explicit Reader(const Pod& pod) : pod_(pod) {}
+    explicit Reader(const Pod& pod) : pod_(pod) { TUTTI_ASSERT(pod.variable != nullptr && pod.full_name != nullptr); }
 
     Given read(const std::string& variable) const {
         auto value = pod_.variable(variable);
@@ -28,6 +29,7 @@ class Reader {
     void take(Given& fact, const Given& from) {
         if (fact || !from) return;
         fact = from;
+        TUTTI_ASSERT(!from.source.empty());
         taken_.push_back(from.source);
     }
     void took(std::string source) { taken_.push_back(std::move(source)); }
@@ -47,6 +49,7 @@ bool is_flag(const Given& given) {
 }
 
 [[noreturn]] void refuse(const Given& there, const char* missing, const char* flag) {
+    TUTTI_ASSERT(there && missing != nullptr && flag != nullptr);
     throw InvalidArgument(
         fmt::format("tutti run: {} is set, but {} is not: expected both, or {}", there.text(), missing, flag));
 }
@@ -71,6 +74,7 @@ void check(const Placement& p) {
 
 // JOB-INDEX.SERVICE.NAMESPACE...; a pod without a headless service has no domain.
 std::string name_of_first_pod(const std::string& own, const Given& index) {
+    TUTTI_ASSERT(!index.value.empty());
     const std::size_t dot = own.find('.');
     const std::string host = own.substr(0, dot), end = "-" + index.value;
     if (!host.ends_with(end)) {
@@ -139,6 +143,7 @@ std::string of_lone_pod(const Placement& p, const Reader& reader) {
 }  // namespace
 
 std::string Given::text() const {
+    TUTTI_ASSERT(!source.empty());
     return fmt::format("{}{}{}", source, is_flag(*this) ? ' ' : '=', value);
 }
 
@@ -166,6 +171,7 @@ void set_endpoint(Placement& placement, const Given& given) {
     }
     placement.master_addr = {host, given.source};
     if (!rest.empty() && !placement.master_port) placement.master_port = {rest.substr(1), given.source};
+    TUTTI_ASSERT(placement.master_addr);
 }
 
 std::string complete(Placement& p, const Pod& pod) {

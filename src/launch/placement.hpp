@@ -2,9 +2,8 @@
 // from the variables of the platform that started this launcher:
 //
 //   PET_*                  torchrun's environment (torchrun_variables.hpp has the rest): PET_NNODES, PET_NODE_RANK,
-//   PET_NPROC_PER_NODE, PET_MASTER_ADDR,
-//                          PET_MASTER_PORT, and PET_RDZV_ENDPOINT where the last two are not set. Kubeflow's Trainer
-//                          sets them in every pod.
+//                          PET_NPROC_PER_NODE, PET_MASTER_ADDR, PET_MASTER_PORT, and PET_RDZV_ENDPOINT where the last
+//                          two are not set. Kubeflow's Trainer sets them in every pod.
 //   JOB_COMPLETION_INDEX   a pod of a Kubernetes Indexed Job or JobSet: the node's rank. TUTTI_NNODES (or --nnodes)
 //                          says how many pods there are. A headless service gives each pod a name,
 //                          JOB-INDEX.SERVICE...; that of node 0 is the own one with 0 for the index.

@@ -1,5 +1,7 @@
 #include "launch/places.hpp"
 
+#include "core/assert.hpp"
+
 #include <tutti/error.hpp>
 
 #include <fmt/chrono.h>
@@ -59,7 +61,7 @@ NodeCard NodeCard::from_text(const std::string& text) {
     std::istringstream in(text);
     NodeCard card;
     if (!(in >> card.node >> card.id >> card.ranks >> card.nodes >> card.max_restarts >> card.pid >> card.address) ||
-        card.ranks < 1) {
+        card.ranks < 1 || card.node < 0 || card.node >= card.nodes) {
         throw DistStoreError(fmt::format(
             "tutti run: the store says of a node: \"{}\": expected its number, id, ranks, nodes, restarts, process "
             "and address",
@@ -81,6 +83,13 @@ NodesRoster NodesRoster::from_text(const std::string& text) {
     in >> roster.ranks_port;
     std::getline(in >> std::ws, roster.run_id);
     for (std::string line; std::getline(in, line);) roster.cards.push_back(NodeCard::from_text(line));
+    for (const NodeCard& card : roster.cards) {
+        if (roster.cards.size() != static_cast<std::size_t>(card.nodes) ||
+            &card != &roster.cards[static_cast<std::size_t>(card.node)])
+            throw DistStoreError(
+                fmt::format("tutti run: the store says of a job's nodes: \"{}\": expected each of {} once, in order",
+                            text, card.nodes));
+    }
     return roster;
 }
 
@@ -89,6 +98,7 @@ Places::Places(Store store, const NodeCard& own, int ranks_port, std::string run
       own_(own),
       roster_{.ranks_port = ranks_port, .run_id = std::move(run_id)},
       places_(static_cast<std::size_t>(own.nodes)) {
+    TUTTI_ASSERT(own_.node == 0 && own_.nodes >= 1 && ranks_port >= 0);
     store_.set("launch/missing", "");
     admit(places_.front(), own_, tutti::Clock::now());
 }
@@ -116,6 +126,7 @@ void Places::hear(Instant now) {
     }
     if (keys.empty()) return;
     const std::vector<std::string> signs = store_.multi_get(keys);
+    TUTTI_ASSERT(signs.size() == heard.size());
     for (std::size_t i = 0; i < heard.size(); ++i) {
         Place& place = *heard[i];
         if (signs[i] != place.sign) {
@@ -144,6 +155,7 @@ void Places::read_newcomers(Instant now) {
         newcomers_.push_back({card, {}, {}, now});
     }
     read_ = end + 1;
+    TUTTI_ASSERT(read_ <= came.size());
 }
 
 void Places::decide(Instant now) {
@@ -171,12 +183,14 @@ void Places::decide(Instant now) {
 }
 
 void Places::admit(Place& place, const NodeCard& card, Instant now) {
+    TUTTI_ASSERT(&place == &places_[static_cast<std::size_t>(card.node)]);
     if (place.member) replaced_ = Lost{card.node, words_of_loss(place)};
     place = Place{.holder = card, .heard_at = now};
     if (card.node != 0) place.sign = store_.get(beat_key(card));
 }
 
 void Places::answer(const NodeCard& card, const std::string& text) {
+    TUTTI_ASSERT(!card.id.empty() && !text.empty());
     store_.set("launch/answer/" + card.id, text);
 }
 
@@ -185,6 +199,7 @@ bool Places::is_silent(const Place& place, tutti::Clock::duration time) const {
 }
 
 std::string Places::words_of_loss(const Place& place) const {
+    TUTTI_ASSERT(place.holder.has_value());
     const std::string cause =
         place.gone ? std::string(connection_ended)
                    : fmt::format(
@@ -212,6 +227,7 @@ std::vector<std::string> Places::present() const {
 }
 
 std::optional<Places::Lost> Places::missing(int attempt) {
+    TUTTI_ASSERT(attempt >= 0);
     const std::string key = attempt_key(attempt - 1, "stopped");
     const auto stopped = attempt > 0 && store_.check({key}) ? lines_of(store_.get(key)) : std::vector<std::string>{};
     std::optional<Lost> result;
@@ -246,7 +262,10 @@ std::optional<Places::Lost> Places::missing(int attempt) {
 void Places::begin(int attempt) {
     replaced_.reset();
     roster_.cards.clear();
-    for (const Place& place : places_) roster_.cards.push_back(*place.holder);
+    for (const Place& place : places_) {
+        TUTTI_ASSERT(place.holder && !place.holder->id.empty());
+        roster_.cards.push_back(*place.holder);
+    }
     store_.set(attempt_key(attempt, "roster"), roster_.to_text());
     for (Place& place : places_) {
         if (!std::exchange(place.member, true)) answer(*place.holder, fmt::format("joins {}", attempt));
@@ -254,6 +273,7 @@ void Places::begin(int attempt) {
 }
 
 void Places::give_up(int attempt) {
+    TUTTI_ASSERT(attempt >= 0);
     store_.set(attempt_key(attempt, "roster"), "");
     for (const Place& place : places_) {
         if (place.holder && !place.member) answer(*place.holder, fmt::format("joins {}", attempt));

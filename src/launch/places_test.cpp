@@ -201,5 +201,19 @@ TEST_F(PlacesOfThree, are_refused_to_launchers_with_other_numbers_and_after_the_
     EXPECT_THROW((void)NodeCard::from_text("1 one 0 3"), DistStoreError);
 }
 
+TEST(NodeCards, of_nodes_that_the_job_does_not_have_are_refused) {
+    const auto text = [](int node) {
+        return NodeCard{.node = node, .id = "one", .ranks = 2, .nodes = 3, .address = "10.0.0.1", .host = "h"}
+            .to_text();
+    };
+    EXPECT_EQ(NodeCard::from_text(text(2)).node, 2);
+    for (const int node : {-1, 3}) EXPECT_THROW((void)NodeCard::from_text(text(node)), DistStoreError) << node;
+    const std::string all = fmt::format("29500 run\n{}\n{}\n{}\n", text(0), text(1), text(2));
+    EXPECT_EQ(NodesRoster::from_text(all).cards.size(), 3U);
+    const std::string twice = fmt::format("29500 run\n{}\n{}\n{}\n", text(0), text(2), text(2));
+    EXPECT_THROW((void)NodesRoster::from_text(twice), DistStoreError);
+    EXPECT_THROW((void)NodesRoster::from_text("29500 run\n" + text(0) + "\n"), DistStoreError);
+}
+
 }  // namespace
 }  // namespace tutti::launch

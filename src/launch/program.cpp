@@ -1,5 +1,7 @@
 #include "launch/program.hpp"
 
+#include "core/assert.hpp"
+
 #include <fmt/format.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -57,6 +59,7 @@ bool is_shell_script(const std::string& path) {
 }
 
 NotStarted why_not_started(const std::string& path, int error) {
+    TUTTI_ASSERT(error != 0);
     struct stat status {};
     const bool absent = path.find('/') == std::string::npos || ::stat(path.c_str(), &status) != 0;
     // The file is there: the interpreter or loader that its first line, or its header, names is not.

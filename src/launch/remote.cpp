@@ -1,4 +1,5 @@
 // launch_on_hosts(): the launcher of each node is started over ssh.
+#include "core/assert.hpp"
 #include "core/descriptors.hpp"
 #include "launch/attempt.hpp"
 #include "launch/guard.hpp"
@@ -68,6 +69,7 @@ class RemoteJob {
 
  private:
     Task task_of(std::size_t node) const {
+        TUTTI_ASSERT(node < hosts_.size());
         const Host& host = hosts_[node];
         std::vector<std::string> command{"ssh"};
         command.insert(command.end(), ssh_.arguments.begin(), ssh_.arguments.end());
@@ -90,6 +92,7 @@ class RemoteJob {
         const std::string address =
             options_.master_addr.empty() ? first.substr(first.find('@') + 1) : options_.master_addr;
         const int port = options_.master_port == 0 ? default_port : options_.master_port;
+        TUTTI_ASSERT(port >= 1 && port <= 65535 && !address.empty());
         std::vector<std::string> words{"env"};
         for (const std::string& variable : travelling_variables()) words.push_back(variable);
         for (const std::string& variable : options_.environment) words.push_back(variable);

@@ -1,5 +1,6 @@
 #include "launch/signals.hpp"
 
+#include "core/assert.hpp"
 #include "launch/stand_in.hpp"
 #include "launch/taken_signals.hpp"
 
@@ -54,6 +55,7 @@ bool Signals::came_twice(int signal, pid_t sender) {
     if (stand_in() < 0 || signal == SIGCHLD) return false;
     const Last now{std::chrono::steady_clock::now(), sender == stand_in()};
     Last& last = last_[static_cast<std::size_t>(signal)];
+    TUTTI_ASSERT(signal >= 1 && static_cast<std::size_t>(signal) < last_.size());
     const bool twice = now.relayed != last.relayed && now.at - last.at < std::chrono::milliseconds(200);
     last = now;
     return twice;

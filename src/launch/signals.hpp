@@ -3,6 +3,7 @@
 // Threads: the main thread, before there are others (they inherit the mask).
 #pragma once
 
+#include "core/assert.hpp"
 #include "core/unique_fd.hpp"
 
 #include <signal.h>
@@ -47,7 +48,10 @@ class Signals {
 class Lifeline {
  public:
     /// The byte for a signal that the launcher at the other end writes.
-    static constexpr unsigned char byte_of(int signal) { return static_cast<unsigned char>(128 + signal); }
+    static constexpr unsigned char byte_of(int signal) {
+        TUTTI_ASSERT(signal >= 0 && signal < 128);
+        return static_cast<unsigned char>(128 + signal);
+    }
 
     explicit Lifeline(bool wanted) : open_(wanted) {}
     bool open() const noexcept { return open_; }

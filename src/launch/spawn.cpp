@@ -1,6 +1,7 @@
 // spawn(), its exceptions, and ranks that are threads.
 #include "launch/spawn.hpp"
 
+#include "core/assert.hpp"
 #include "rendezvous/spawned.hpp"
 
 #include <fmt/format.h>
@@ -30,6 +31,7 @@ bool is_consequence(const std::exception_ptr& error) {
 class ThreadRanks : public SpawnContext::Ranks {
  public:
     ThreadRanks(RankFunction fn, int count) : fn_(std::move(fn)), count_(count), running_(count) {
+        TUTTI_ASSERT(count >= 1 && fn_ != nullptr);
         threads_.reserve(static_cast<std::size_t>(count));
         try {
             for (int rank = 0; rank < count; ++rank) threads_.emplace_back([this, rank] { run(rank); });
@@ -56,6 +58,7 @@ class ThreadRanks : public SpawnContext::Ranks {
 
  private:
     void run(int rank) {
+        TUTTI_ASSERT(rank >= 0 && rank < count_);
         std::exception_ptr error;
         const rendezvous::SpawnedThread spawned(rank, count_);
         try {
@@ -69,10 +72,12 @@ class ThreadRanks : public SpawnContext::Ranks {
             error_ = error;
             failed_ = rank;
         }
+        TUTTI_ASSERT(running_ > 0);
         if (--running_ == 0) ended_.notify_all();
     }
 
     [[noreturn]] void rethrow() const {
+        TUTTI_ASSERT(error_ != nullptr && failed_ >= 0);
         const std::string rank = fmt::format("spawn: rank {} (a thread) ended with an error: ", failed_);
         try {
             std::rethrow_exception(error_);

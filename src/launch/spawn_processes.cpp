@@ -1,4 +1,5 @@
 // Ranks that are forked processes. Each has a pipe for the text of an exception.
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/unique_fd.hpp"
 #include "launch/child.hpp"
@@ -46,6 +47,7 @@ struct RankChild {
 };
 
 void tell(int fd, int code, std::string_view text) {
+    TUTTI_ASSERT(fd >= 0);
     std::string message(reinterpret_cast<const char*>(&code), sizeof code);
     message += text.substr(0, text_max);
     if (::write(fd, message.data(), message.size()) < 0) return;
@@ -71,6 +73,7 @@ class MeetingFile {
 };
 
 [[noreturn]] void be_rank(const RankFunction& fn, const rendezvous::Spawned& self, int report, pid_t parent) {
+    TUTTI_ASSERT(report >= 0 && self.rank >= 0 && self.rank < self.size);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);  // it died before the line above
     int status = 1;
@@ -116,6 +119,7 @@ std::optional<Raised> read_report(int fd) {
 class ProcessRanks : public SpawnContext::Ranks {
  public:
     ProcessRanks(const RankFunction& fn, int count, milliseconds grace_period) : grace_period_(grace_period) {
+        TUTTI_ASSERT(fn != nullptr && count >= 1 && grace_period.count() >= 0);
         std::cout.flush();
         std::fflush(nullptr);  // a child would write a copy of the output buffered here
         children_.reserve(static_cast<std::size_t>(count));
@@ -164,6 +168,7 @@ class ProcessRanks : public SpawnContext::Ranks {
         RankChild& child = children_.emplace_back();
         child.pid = pid;
         child.report = std::move(report);
+        TUTTI_ASSERT(children_.size() == static_cast<std::size_t>(rank.rank) + 1);
         child.end.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
     }
 
@@ -192,6 +197,7 @@ class ProcessRanks : public SpawnContext::Ranks {
 
     // One that failed is collected at the end: until then the other ranks can ask the system how it ended.
     static void reap(RankChild& child) {
+        TUTTI_ASSERT(child.pid > 0);
         if (child.status) return;
         siginfo_t info{};
         const int result = ::waitid(P_PID, static_cast<id_t>(child.pid), &info, WEXITED | WNOHANG | WNOWAIT);
@@ -202,6 +208,7 @@ class ProcessRanks : public SpawnContext::Ranks {
     }
 
     static void collect(RankChild& child) {
+        TUTTI_ASSERT(child.pid > 0);
         if (!std::exchange(child.collected, true)) ::waitpid(child.pid, nullptr, WNOHANG);
     }
 
@@ -226,11 +233,13 @@ class ProcessRanks : public SpawnContext::Ranks {
             best_order = order;
             best = rank;
         }
+        TUTTI_ASSERT(best_order < 9);
         return best;
     }
 
     void note_failure(std::size_t index) {
         const RankChild& child = children_[index];
+        TUTTI_ASSERT(child.status && *child.status != 0 && raised_.size() == children_.size());
         const int rank = static_cast<int>(index), pid = child.pid, status = *child.status;
         const std::string who = fmt::format("spawn: rank {} (pid {})", rank, pid);
         if (const auto& raised = raised_[index]; raised && WIFEXITED(status)) {

@@ -1,5 +1,6 @@
 #include "launch/stand_in.hpp"
 
+#include "core/assert.hpp"
 #include "launch/taken_signals.hpp"
 
 #include <fcntl.h>
@@ -23,6 +24,7 @@ bool has_children() {
 
 // Also collects children that no other process waits for any more.
 void look_at_children(pid_t launcher) {
+    TUTTI_ASSERT(launcher > 0);
     for (;;) {
         int status = 0;
         const pid_t child = ::waitpid(-1, &status, WNOHANG | WUNTRACED);
@@ -47,6 +49,7 @@ void look_at_children(pid_t launcher) {
 }
 
 void leave_children_to_a_stand_in() {
+    TUTTI_ASSERT(the_stand_in < 0);
     ::signal(SIGCHLD, SIG_DFL);
     const sigset_t signals = taken_signals();
     sigset_t before;

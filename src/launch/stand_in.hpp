@@ -1,4 +1,4 @@
-// A launcher's first steps, so that every child of it is of its job.
+// The first steps of a launcher's process, after which each of its child processes belongs to its job.
 //
 // Threads: the main thread, before there are others.
 #pragma once

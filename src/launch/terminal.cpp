@@ -1,5 +1,7 @@
 #include "launch/terminal.hpp"
 
+#include "core/assert.hpp"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -19,6 +21,7 @@ constexpr char end_of_file = '\4';
 
 // The launcher's terminal has done the echo, the editing and the signals already: this one cuts lines only.
 void only_cut_lines(int fd) {
+    TUTTI_ASSERT(fd >= 0);
     termios settings{};
     if (::tcgetattr(fd, &settings) != 0) return;
     settings.c_lflag = ICANON;
@@ -54,6 +57,7 @@ Terminal::Terminal() {
         is_terminal_ = false;
     }
     ::fcntl(main_.get(), F_SETFL, O_NONBLOCK);
+    TUTTI_ASSERT(main_ && side_);
 }
 
 int Terminal::fd() const {

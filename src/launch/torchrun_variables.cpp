@@ -1,5 +1,7 @@
 #include "launch/torchrun_variables.hpp"
 
+#include "core/assert.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -19,6 +21,7 @@ constexpr auto known =
                                      "PET_RDZV_ENDPOINT", "PET_RDZV_ID", "PET_REDIRECTS", "PET_STANDALONE", "PET_TEE"});
 
 std::string variable_of(const std::string& flag) {
+    TUTTI_ASSERT(flag.starts_with("--"));
     if (flag == "--run-id") return "PET_RDZV_ID";
     std::string name(prefix);
     for (const char c : flag.substr(2)) name += c == '-' ? '_' : static_cast<char>(std::toupper(c));
@@ -35,6 +38,7 @@ bool says_nothing_new(std::string_view name, std::string_view value) {
 Given flag_or_torchrun(const std::string& value, const std::string& flag, const Pod& pod) {
     if (!value.empty()) return {value, flag};
     const std::string variable = variable_of(flag);
+    TUTTI_ASSERT(pod.variable != nullptr && variable.starts_with(prefix));
     const auto from = pod.variable(variable);
     return from && !from->empty() ? Given{*from, variable} : Given{};
 }
