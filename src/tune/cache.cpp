@@ -1,5 +1,6 @@
 #include "tune/cache.hpp"
 
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/hash.hpp"
 #include "core/this_host.hpp"
@@ -26,6 +27,7 @@ constexpr std::size_t file_max = 4096;
 
 /// Whether it is this user's, and no other can change it.
 bool ours(int fd, mode_t kind) {
+    TUTTI_ASSERT(fd >= 0);
     struct stat status {};
     return ::fstat(fd, &status) == 0 && (status.st_mode & S_IFMT) == kind && status.st_uid == ::geteuid() &&
            (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
@@ -37,6 +39,7 @@ Object object_of(const CostModel& costs) {
     Object::Map numbers;
     for (const algorithm::CostField& field : algorithm::cost_fields())
         numbers.emplace_back(Object(field.name), Object::real(costs.*field.value));
+    TUTTI_ASSERT(!numbers.empty());
     return Object::map(std::move(numbers));
 }
 
@@ -62,6 +65,7 @@ std::string Cache::user_folder() {
 
 Cache::Cache(const std::string& topology, const std::string& folder)
     : topology_(topology), file_(fmt::format("tune-{:016x}", fnv1a(topology))) {
+    TUTTI_ASSERT(!topology.empty() && file_.size() == 21);
     if (folder.empty() || ::geteuid() != ::getuid()) return;
     const std::string own = folder + "/tutti";
     const auto open_own = [&] {
@@ -106,6 +110,7 @@ std::optional<Measurement> Cache::load() const {
 
 bool Cache::save(const Measurement& measured) const {
     if (!folder_) return false;
+    TUTTI_ASSERT(measured.missing >> algorithm::cost_fields().size() == 0);
     const Circumstances& c = measured.circumstances;
     const std::string text = object::encode_string(Object::map({{"machine", topology_},
                                                                 {"costs", object_of(measured.costs)},

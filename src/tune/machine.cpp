@@ -1,5 +1,6 @@
 #include "tune/machine.hpp"
 
+#include "core/assert.hpp"
 #include "core/huge_pages.hpp"
 #include "core/stream_copy.hpp"
 #include "core/this_host.hpp"
@@ -58,9 +59,11 @@ void measure_missing(const Deadline& deadline, Measurement& known) {
     using std::chrono::microseconds;
     const std::vector<int> cpus = allowed_cpus();
     const auto fields = algorithm::cost_fields();
+    TUTTI_ASSERT(fields.size() < 32 && known.missing >> fields.size() == 0);
     CostModel& costs = known.costs;
     const auto bit_of = [&](double CostModel::*value) {
         const auto at = std::ranges::find(fields, value, &algorithm::CostField::value);
+        TUTTI_ASSERT(at != fields.end());
         return std::uint32_t{1} << (at - fields.begin());
     };
     const auto missing = [&](double CostModel::*value) { return (known.missing & bit_of(value)) != 0; };
@@ -142,6 +145,8 @@ Measurement measure(const Deadline& deadline, Measurement known) {
              {&Circumstances::load, &Circumstances::stolen, &Circumstances::waited, &Circumstances::spread})
             known.circumstances.*member = std::max(known.circumstances.*member, before.*member);
     }
+    TUTTI_ASSERT(known.attempts > 0 && known.missing >> fields.size() == 0);
+    TUTTI_ASSERT(known.circumstances.when > 0);
     return known;
 }
 

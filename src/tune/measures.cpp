@@ -1,5 +1,6 @@
 #include "tune/measures.hpp"
 
+#include "core/assert.hpp"
 #include "core/huge_pages.hpp"
 #include "core/log.hpp"
 #include "core/pause.hpp"
@@ -33,6 +34,7 @@ double us_since(Instant start) {
 }
 
 void stay_on(int cpu) {
+    TUTTI_ASSERT(cpu >= 0 && cpu < CPU_SETSIZE);
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET(cpu, &set);
@@ -55,6 +57,7 @@ bool spin_until(const Line& line, std::uint32_t value, const std::atomic<bool>& 
 // Two threads, which end when `over` is set or their time is up. False: the machine has none for them, and nothing was
 // measured.
 bool both(std::atomic<bool>& over, const std::function<void()>& first, const std::function<void()>& second) {
+    TUTTI_ASSERT(first != nullptr && second != nullptr);
     const thread::Options options{"tutti-measure", "measuring this machine"};
     try {
         const thread::Joined one(thread::start(options, first));
@@ -77,6 +80,7 @@ template <class Wait, class Set>
 std::vector<double> one_way_us(const Deadline& limit, std::uint32_t turns, const std::vector<int>& cpus, Wait wait,
                                Set set) {
     Line there, back;
+    TUTTI_ASSERT(turns > 0);
     std::atomic<bool> over{false};
     std::vector<double> rounds;
     const auto echo = [&] {
@@ -127,6 +131,7 @@ double quickest_us(const Deadline& limit, Call call) {
 class Buffers {
  public:
     explicit Buffers(std::size_t bytes) : bytes_(bytes) {
+        TUTTI_ASSERT(bytes > 0);
         void* memory =
             ::mmap(nullptr, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
         if (memory != MAP_FAILED) from = static_cast<std::byte*>(memory), to = from + bytes;
@@ -145,6 +150,7 @@ class Buffers {
 
 // The best of as many copies as there is time for; `copy` returns false where it cannot.
 double best_gbps(const Deadline& limit, std::byte* to, std::byte* from, std::size_t bytes, Copy copy) {
+    TUTTI_ASSERT(to != nullptr && from != nullptr && bytes > 0 && copy != nullptr);
     double best = 0;
     while (!limit.expired()) {
         const Instant start = Clock::now();
@@ -164,6 +170,7 @@ Pair connected(const Deadline& limit) {
     Pair pair;
     pair.near = net::connect_tcp(net::local_address(listener.get()), limit, nullptr);
     pair.far = net::accept_one(listener.get(), limit, nullptr, "measuring TCP");
+    TUTTI_ASSERT(pair.near && pair.far);
     for (const UniqueFd* fd : {&pair.near, &pair.far}) {
         ::fcntl(fd->get(), F_SETFL, 0);  // blocking calls, for a moment at most
         const timeval moment{0, 2000};
@@ -186,6 +193,7 @@ std::vector<int> allowed_cpus() {
 }
 
 Deadline piece_of(const Deadline& whole, std::chrono::microseconds share) {
+    TUTTI_ASSERT(share.count() >= 0);
     const Deadline piece = Deadline::after(share);
     return piece.when() < whole.when() ? piece : whole;
 }
@@ -230,6 +238,7 @@ bool copy_here(std::byte* to, std::byte* from, std::size_t bytes) {
 }
 
 bool copy_by_kernel(std::byte* to, std::byte* from, std::size_t bytes) {
+    TUTTI_ASSERT(to != nullptr && from != nullptr);
     const iovec local{to, bytes}, remote{from, bytes};
     return ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes);
 }
@@ -241,10 +250,12 @@ double pull_us(const Deadline& limit) {
 
 double copy_huge_gbps(const Deadline& whole, std::chrono::microseconds share, std::size_t bytes) {
     constexpr std::size_t page = HugePages::page_bytes;
+    TUTTI_ASSERT(bytes > 0 && bytes <= page);
     void* memory = ::mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return 0;
     (void)!::madvise(memory, 3 * page, MADV_HUGEPAGE);
     auto* const from = static_cast<std::byte*>(memory) + (page - reinterpret_cast<std::uintptr_t>(memory) % page);
+    TUTTI_ASSERT(reinterpret_cast<std::uintptr_t>(from) % page == 0);
     std::memset(from, 1, bytes);
     std::memset(from + page, 1, bytes);
     const double best = best_gbps(piece_of(whole, share), from + page, from, bytes, copy_by_kernel);
@@ -256,6 +267,7 @@ Handover handover(const Deadline& limit, const std::vector<int>& cpus, Copy copy
     constexpr std::size_t bytes = std::size_t{64} << 10;
     Handover best;
     constexpr std::uint32_t places = 16;
+    TUTTI_ASSERT(copy != nullptr);
     const Buffers own(bytes), others(bytes), area(places * bytes / 2);
     if (own.from == nullptr || others.from == nullptr || area.from == nullptr || cpus.size() < 2) return best;
     const auto place = [&](std::uint32_t turn) { return area.from + turn % places * bytes; };

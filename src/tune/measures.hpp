@@ -1,4 +1,4 @@
-// Measures: what one step of a measurement of this machine does, each in as much time as it gets.
+// Measures: the single measurements of this machine, each within the time that it gets.
 //
 // Threads: each function starts those that it needs, and ends them. A measure that cannot be taken is 0.
 #pragma once
@@ -16,11 +16,12 @@ std::vector<int> allowed_cpus();
 /// A piece of the time that is left: at most `share`, and not beyond `whole`.
 Deadline piece_of(const Deadline& whole, std::chrono::microseconds share);
 
-/// From a store of one core until another one sees it, us; until a thread that sleeps for it runs.
+/// Microseconds from a store on one core until another core sees it, and until a thread that sleeps for it (futex)
+/// runs.
 double line_us(const Deadline& limit, const std::vector<int>& cpus);
 double wake_us(const Deadline& limit, const std::vector<int>& cpus);
 double yield_us(const Deadline& limit);
-/// The kernel's copy of one byte.
+/// Microseconds of the kernel's copy of one byte (process_vm_readv).
 double pull_us(const Deadline& limit);
 
 /// A way to copy; returns false where it cannot.

@@ -1,6 +1,7 @@
 #include "tune/tune.hpp"
 
 #include "algorithm/select.hpp"
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
 #include "core/settings.hpp"
@@ -82,6 +83,7 @@ Measurement measured_again(const Measurement& known) {
 }
 
 std::optional<Measurement> cached_or_measured(const Setting& setting, bool rank_0) {
+    TUTTI_ASSERT(setting.numbers != Setting::Numbers::none);
     if (setting.numbers == Setting::Numbers::uncached) return rank_0 ? std::optional(measured_now()) : std::nullopt;
     Cache cache(topology());
     const bool fresh = setting.numbers == Setting::Numbers::remeasured;
@@ -114,6 +116,7 @@ Known& this_hosts() {
 }
 
 std::string text_of(const std::string& file, std::string_view of_variable, std::string_view content) {
+    TUTTI_ASSERT(!of_variable.empty() && !content.empty());
     try {
         return whole_file(file, file_bytes_max);
     } catch (const InvalidArgument& error) {
@@ -193,6 +196,7 @@ std::vector<std::string_view> still_missing() {
     Known& known = this_hosts();
     const std::lock_guard lock(known.mutex);
     std::vector<std::string_view> names;
+    TUTTI_ASSERT(names.size() <= algorithm::cost_fields().size());
     if (!known.numbers) return names;
     std::uint32_t bit = 1;
     for (const algorithm::CostField& field : algorithm::cost_fields()) {

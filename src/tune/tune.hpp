@@ -1,7 +1,7 @@
 // Tune: from the environment and the machine to the tuning that chooses algorithms, equal on all ranks.
 //
 // A rank offers the numbers of its host when it joins; rank 0 makes the tuning of the group from these and from its own
-// TUTTI_TUNE, TUTTI_SCHEDULE and TUTTI_ALGORITHM, and everyone takes that. Threads: any.
+// TUTTI_TUNE, TUTTI_SCHEDULE and TUTTI_ALGORITHM, and all ranks use it. Threads: any.
 #pragma once
 
 #include "algorithm/tuning.hpp"

@@ -1,5 +1,6 @@
 #include "tune/watch.hpp"
 
+#include "core/assert.hpp"
 #include "core/this_host.hpp"
 
 #include <fmt/format.h>
@@ -29,6 +30,7 @@ Circumstances Watch::circumstances() {
         now.stolen = static_cast<double>(cpu.stolen - cpu_.stolen) / static_cast<double>(cpu.all - cpu_.all);
     const double ns = std::chrono::duration<double, std::nano>(Clock::now() - began_).count();
     now.waited = std::clamp((waited_ns() - waited_ns_) / ns, 0.0, 1.0);
+    TUTTI_ASSERT(now.stolen >= 0 && now.stolen <= 1 && now.waited >= 0 && now.waited <= 1 && now.spread >= 0);
     return now;
 }
 
@@ -44,6 +46,7 @@ void Watch::look() {
         sum += us;
     }
     if (best > 0) spread_ = std::max(spread_, sum / repeats / best - 1);
+    TUTTI_ASSERT(spread_ >= 0);
 }
 
 // Nanoseconds that this thread has waited for a core.
@@ -65,6 +68,7 @@ Watch::Ticks Watch::cpu_ticks() {
         ticks.all += value;
         if (i == stolen) ticks.stolen = value;
     }
+    TUTTI_ASSERT(ticks.stolen <= ticks.all);
     return ticks;
 }
 

@@ -1,4 +1,5 @@
-// Watch: whether others use the cores during a measurement. Where this system does not tell, they count as quiet.
+// Watch: whether other processes use the cores during a measurement. Where the system does not report that, the cores
+// count as quiet.
 //
 // Threads: one, which makes it and asks it.
 #pragma once
