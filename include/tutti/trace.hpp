@@ -1,4 +1,4 @@
-// The view of a program's groups at work: dumps of the flight recorder, counters, and hooks around operations.
+// Observing the groups of a program: dumps of the flight recorder, counters, and hooks around operations.
 //
 // The recorder is always on and keeps the last 4,096 operations of each group of this process. TUTTI_TRACE_DIR makes
 // every process of a job write them to a folder, when a group fails or ends and on SIGUSR2; `tutti trace FOLDER` reads
@@ -26,8 +26,8 @@ TUTTI_API std::vector<std::string> dump_trace(const std::string& folder, const s
 
 /// Writes the record of this process's groups in the form of PyTorch's flight recorder, one file for each rank of this
 /// process in each world, "flight_WORLD_rank_RANK"; returns their paths. PyTorch's torchfrtrace reads a folder with the
-/// files of all ranks. It has the sizes that each rank sent in an all_to_all if TUTTI_TRACE_DIR is set. Throws as
-/// dump_trace.
+/// files of all ranks. The files contain the sizes that each rank sent in an all_to_all if TUTTI_TRACE_DIR is set.
+/// Throws as dump_trace.
 TUTTI_API std::vector<std::string> dump_flight_recorder(const std::string& folder);
 
 /// Totals of this rank in one group since the making of the group.
@@ -36,8 +36,8 @@ struct GroupCounters {
     /// Bytes that this rank put into collectives, sent or received. A quantised all_reduce counts half of the bytes of
     /// both its legs.
     std::uint64_t bytes = 0;
-    double seconds = 0;            ///< from call to completion, of all operations that were not over in a moment
-    std::vector<double> waited_s;  ///< by rank: how long this one waited for it, in waits of more than some 10 ms
+    double seconds = 0;            ///< from call to completion; operations that end within their call may be left out
+    std::vector<double> waited_s;  ///< by rank: how long this rank waited for that one, in waits over 10 ms
 };
 /// The counters of `group`, or of the default group; throws InvalidArgument when there is none.
 TUTTI_API GroupCounters group_counters(const ProcessGroup& group = {});
@@ -45,13 +45,14 @@ TUTTI_API GroupCounters group_counters(const ProcessGroup& group = {});
 TUTTI_API std::string prometheus_text();
 
 /// tutti calls these around every collective, send and receive, on the calling thread, with no lock held. An
-/// asynchronous operation may still be on its way when its call is over. Hooks must not throw.
+/// asynchronous operation may still be in flight when its call returns. Hooks must not throw.
 struct OperationHooks {
     std::function<void(std::string_view operation)> before{};
     std::function<void(std::string_view operation, bool failed)> after{};  ///< `failed`: the call throws
 };
 
-/// While it lives, tutti calls its hooks. Of several scopes the first made is called first before, last after.
+/// While it lives, tutti calls its hooks. With several scopes the `before` hooks run in the order in which the scopes
+/// were made, the `after` hooks in the reverse order.
 class TUTTI_API OperationHookScope {
  public:
     explicit OperationHookScope(OperationHooks hooks);

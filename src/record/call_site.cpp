@@ -1,5 +1,6 @@
 #include "record/call_site.hpp"
 
+#include "core/assert.hpp"
 #include "record/source_lines.hpp"
 
 #include <dlfcn.h>
@@ -17,6 +18,7 @@ namespace {
 
 // Programs that are not relocated are looked up by the address itself.
 bool is_relocated(const void* base) {
+    TUTTI_ASSERT(base != nullptr);
     return static_cast<const Elf64_Ehdr*>(base)->e_type != ET_EXEC;
 }
 
@@ -29,6 +31,7 @@ const void* kept_call_site(const std::string& place) {
     if (place.empty()) return nullptr;
     const std::lock_guard lock(mutex);
     if (texts.size() >= most && !texts.contains(place)) return call_site_at("a captured call");
+    TUTTI_ASSERT(texts.size() <= most);
     return call_site_at(texts.insert(place).first->c_str());
 }
 

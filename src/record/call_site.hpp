@@ -8,6 +8,8 @@
 // Threads: each has its own.
 #pragma once
 
+#include "core/assert.hpp"
+
 #include <cstdint>
 #include <string>
 
@@ -19,9 +21,10 @@ inline constinit thread_local const void* given_call_site [[gnu::tls_model("init
 
 /// Addresses of the upper half are the kernel's, so no return address has this bit.
 constexpr std::uintptr_t is_text = std::uintptr_t{1} << 63;
-/// A call site that is a text, which must not go before the process. Null for null.
+/// A call site that is a text, which must live as long as the process. Null for null.
 inline const void* call_site_at(const char* place) noexcept {
     if (place == nullptr) return nullptr;
+    TUTTI_ASSERT((reinterpret_cast<std::uintptr_t>(place) & is_text) == 0);
     return reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(place) | is_text);
 }
 

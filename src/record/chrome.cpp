@@ -1,4 +1,5 @@
 // The timeline in the trace event format: docs "Trace Event Format" of the Chromium project, which Perfetto reads too.
+#include "core/assert.hpp"
 #include "record/timeline.hpp"
 
 #include <fmt/format.h>
@@ -20,6 +21,7 @@ class Trace {
  public:
     explicit Trace(std::span<const WorldTimeline> worlds) : worlds_(worlds) {
         for (const WorldTimeline& world : worlds_) {
+            TUTTI_ASSERT(world.offset_ns.size() == world.ranks.size());
             for (std::size_t rank = 0; rank < world.ranks.size(); ++rank) {
                 if (!world.ranks[rank]) continue;
                 for (const Entry& entry : world.ranks[rank]->entries)
@@ -65,6 +67,7 @@ class Trace {
     static std::int64_t end_of(const Entry& entry, const Dump& dump, std::int64_t offset,
                                const std::map<std::uint64_t, std::int64_t>& last_begin) {
         if (entry.open()) return dump.taken_ns + offset;
+        TUTTI_ASSERT(entry.kind != Kind::collective || last_begin.contains(entry.sequence));
         if (entry.ended_ns != 0) return entry.ended_ns + offset;
         return entry.kind == Kind::collective ? last_begin.at(entry.sequence) : entry.enqueued_ns + offset;
     }
@@ -75,6 +78,7 @@ class Trace {
         std::map<std::pair<int, int>, std::deque<Span>> sends, receives;  // by sender and receiver
         for (const auto& dump : world.ranks) {
             if (!dump) continue;
+            TUTTI_ASSERT(dump->rank >= 0 && static_cast<std::size_t>(dump->rank) < world.ranks.size());
             name(*dump, track);
             const std::int64_t offset = world.offset_ns[static_cast<std::size_t>(dump->rank)];
             for (const ReplayedGraph& graph : dump->graphs) add_replays(*dump, graph, offset);
@@ -123,6 +127,7 @@ class Trace {
             if (replay.began_ns.empty() || !replays_.insert({track->second, replay.number}).second) continue;
             const std::int64_t last = replay.ended_ns != 0 ? replay.ended_ns : dump.taken_ns;
             const bool is_over = replay.ended_ns != 0;
+            TUTTI_ASSERT(replay.began_ns.size() <= replayed_nodes_max);
             const auto add = [&](const std::string& name, bool over, std::int64_t begin, std::int64_t end) {
                 events_.push_back({{"ph", "X"},
                                    {"name", name},
@@ -144,6 +149,7 @@ class Trace {
     }
     void add_slice(const Span& span, int track) {
         const Entry& entry = *span.entry;
+        TUTTI_ASSERT(span.end_ns >= span.begin_ns && span.members != nullptr);
         json args{{"state", to_string(entry.state)}, {"number", entry.number}};
         if (entry.started_ns > 0) args["queued_us"] = 1e-3 * static_cast<double>(entry.started_ns - entry.enqueued_ns);
         if (!entry.site.empty()) args["called at"] = entry.site;
@@ -158,6 +164,7 @@ class Trace {
     }
     void add_arrow(const char* what, const Span& from, std::int64_t from_ns, const Span& to, std::int64_t to_ns,
                    int track) {
+        TUTTI_ASSERT(what != nullptr && from_ns <= to_ns);
         const int id = ++arrows_;
         events_.push_back({{"ph", "s"},
                            {"name", what},
@@ -177,6 +184,7 @@ class Trace {
     }
     // From where the last one began to the ends of those that waited for it.
     void add_collective_arrows(const std::vector<Span>& spans, int track) {
+        TUTTI_ASSERT(!spans.empty());
         const auto last = std::ranges::max_element(spans, {}, &Span::begin_ns);
         for (const Span& span : spans) {
             if (span.rank == last->rank || span.entry->state != State::completed || span.end_ns < last->begin_ns)

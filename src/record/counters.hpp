@@ -27,8 +27,8 @@ struct Counters {
     std::vector<ByOperation> by_operation;  ///< empty where they are not counted one by one
     std::uint64_t issued = 0, completed = 0, failed = 0;
     std::uint64_t bytes = 0;
-    double seconds = 0;            ///< from call to completion, of all that were not over in a moment
-    std::vector<double> waited_s;  ///< by rank: how long it was waited for, in waits of more than some 10 ms
+    double seconds = 0;            ///< from call to completion, of all operations but brief ones (record/ring.hpp)
+    std::vector<double> waited_s;  ///< by rank: how long this rank waited for that one, in waits over 10 ms
 };
 
 }  // namespace tutti::record

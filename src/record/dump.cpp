@@ -1,5 +1,6 @@
 #include "record/dump.hpp"
 
+#include "core/assert.hpp"
 #include "core/text.hpp"
 #include "core/unique_fd.hpp"
 #include "core/whole_file.hpp"
@@ -51,6 +52,7 @@ class Fields {
         if (!object_.is_object()) refuse(origin_, line_, "expected a JSON object");
     }
     std::int64_t integer(const char* name, std::int64_t min, std::int64_t max, std::int64_t absent) const {
+        TUTTI_ASSERT(name != nullptr && min <= max);
         const auto found = object_.find(name);
         if (found == object_.end()) return absent;
         const bool fits = found->is_number_unsigned() ? found->get<std::uint64_t>() <=
@@ -69,6 +71,7 @@ class Fields {
         const auto fits = [&](const json& value) { return value.is_number_integer() && value >= min && value <= max; };
         if (!found->is_array() || found->size() != count || !std::ranges::all_of(*found, fits))
             refuse(origin_, line_, fmt::format("{}: expected {} integers from {} to {}", name, count, min, max));
+        TUTTI_ASSERT(found->size() == count);
         return found->get<std::vector<int>>();
     }
     // None, or at most `count` of them.
@@ -118,6 +121,7 @@ class Fields {
     Enum name_of(const char* field, const std::array<const char*, count>& names) const {
         const auto found = std::ranges::find(names, text(field), [](const char* name) { return std::string(name); });
         if (found == names.end()) refuse(origin_, line_, fmt::format("{}: \"{}\" is unknown", field, text(field)));
+        TUTTI_ASSERT(found >= names.begin() && found < names.end());
         return static_cast<Enum>(found - names.begin() + 1);
     }
 
@@ -173,10 +177,14 @@ Dump header_of(const Fields& f, const std::string& origin) {
                                   .tag = message.integer32("tag", 0, INT32_MAX, 0),
                                   .what = message.text("what")});
     }
+    TUTTI_ASSERT(dump.rank >= 0 && dump.rank < dump.size);
+    TUTTI_ASSERT(dump.waits_for.size() <= static_cast<std::size_t>(dump.size) &&
+                 dump.unmatched.size() <= unmatched_max);
     return dump;
 }
 
 Entry entry_of(const Fields& f, int size) {
+    TUTTI_ASSERT(size >= 1);
     Entry entry;
     entry.number = static_cast<std::uint64_t>(f.integer("number", 1, INT64_MAX, 1));
     entry.sequence = static_cast<std::uint64_t>(f.integer("sequence", 0, INT64_MAX, 0));
@@ -193,6 +201,7 @@ Entry entry_of(const Fields& f, int size) {
     entry.site = f.line("site");
     entry.sent = f.counts("sent", static_cast<std::size_t>(size));
     entry.received = f.counts("received", static_cast<std::size_t>(size));
+    TUTTI_ASSERT(entry.number >= 1 && entry.peer >= -1 && entry.peer < size);
     return entry;
 }
 
@@ -206,6 +215,7 @@ void add_to_graphs(Dump& dump, const Fields& f, const std::string& origin, std::
         dump.graphs.push_back({.id = id});
         graph = dump.graphs.end() - 1;
     }
+    TUTTI_ASSERT(dump.graphs.size() <= dump_graphs_max && graph->id == id);
     if (f.has("node")) {
         if (graph->nodes.size() >= replayed_nodes_max)
             refuse(origin, line, fmt::format("more than {} nodes of a graph", replayed_nodes_max));
@@ -220,6 +230,7 @@ void add_to_graphs(Dump& dump, const Fields& f, const std::string& origin, std::
 }
 
 std::string text_of(const ReplayedGraph& graph) {
+    TUTTI_ASSERT(graph.id != 0);
     std::string text;
     for (const std::string& node : graph.nodes)
         text += line_of({{"graph", graph.id}, {"node", node.substr(0, replay_text_max)}});
@@ -234,9 +245,11 @@ std::string text_of(const ReplayedGraph& graph) {
 }  // namespace
 
 std::string_view to_string(State state) {
+    TUTTI_ASSERT(static_cast<std::size_t>(state) >= 1 && static_cast<std::size_t>(state) <= state_names.size());
     return state_names[static_cast<std::size_t>(state) - 1];
 }
 std::string_view to_string(Kind kind) {
+    TUTTI_ASSERT(static_cast<std::size_t>(kind) >= 1 && static_cast<std::size_t>(kind) <= kind_names.size());
     return kind_names[static_cast<std::size_t>(kind) - 1];
 }
 
@@ -251,6 +264,7 @@ std::string Members::list_of(const std::vector<int>& own) const {
         if (i > 0) text += ", ";
         text += last > i + 1 ? fmt::format("{}-{}", ranks[i], ranks[last]) : fmt::format("{}", ranks[i]);
         i = last > i + 1 ? last + 1 : i + 1;
+        TUTTI_ASSERT(i <= ranks.size());
     }
     return text;
 }
@@ -287,6 +301,7 @@ std::string unmatched_in_words(const Dump& dump) {
 }
 
 std::string encode(const Dump& d) {
+    TUTTI_ASSERT(d.size >= 1 && d.rank >= 0 && d.rank < d.size);
     json head({{"tutti_dump", dump_version},
                {"group", d.group},
                {"world", fmt::format("{:x}", d.world)},
@@ -354,6 +369,7 @@ Dump decode(std::string_view text, const std::string& origin) {
 }
 
 std::string file_name(const Dump& dump) {
+    TUTTI_ASSERT(dump.rank >= 0);
     std::string group = dump.group.substr(0, 64);
     for (char& c : group) {
         const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
@@ -364,6 +380,7 @@ std::string file_name(const Dump& dump) {
 
 void write_file(const std::filesystem::path& path, std::string_view text) {
     const auto fail = [&](const char* what) {
+        TUTTI_ASSERT(!path.empty());
         throw InvalidArgument(fmt::format("{}: cannot be {}: {}", path.string(), what, std::strerror(errno)));
     };
     static std::atomic<unsigned> files{0};  // two threads may write the same file at once: the later one stays
@@ -381,6 +398,7 @@ void write_file(const std::filesystem::path& path, std::string_view text) {
                 errno = error;
                 fail("written");
             }
+            TUTTI_ASSERT(static_cast<std::size_t>(count) <= text.size());
             text.remove_prefix(static_cast<std::size_t>(count));
         }
     }

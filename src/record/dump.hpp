@@ -14,7 +14,7 @@ namespace tutti::record {
 
 enum class State : std::uint8_t {
     enqueued = 1,  ///< waits for its turn
-    started = 2,   ///< is the one that moves
+    started = 2,   ///< is under way
     completed = 3,
     failed = 4,
 };
@@ -32,7 +32,7 @@ constexpr bool is_message(Kind kind) {
     return kind == Kind::send || kind == Kind::receive;
 }
 
-/// The ranks of the world that a group has, by rank; messages show these to people.
+/// A group's members: their ranks in the world, by rank in the group. Messages show ranks of the world.
 class Members {
  public:
     Members() = default;  ///< all: ranks are the same
@@ -61,7 +61,7 @@ struct Entry {
     State state = State::enqueued;
     int peer = -1;  ///< of a message, or the root, as a rank of the group; -1: none, or any
     std::int64_t enqueued_ns = 0, started_ns = 0;
-    std::int64_t ended_ns = 0;  ///< also 0 for an operation that was over in a moment: then nobody looked at the clock
+    std::int64_t ended_ns = 0;  ///< also 0 for a brief operation (record/ring.hpp), whose end is not timed
     std::string site;           ///< where it was called
     int tag = -1;               ///< of a message; -1: none, as of the library's own
     /// The elements of an all_to_all by rank, where somebody wanted to know.
@@ -72,7 +72,7 @@ struct Entry {
     bool open() const noexcept { return state == State::enqueued || state == State::started; }
 };
 
-/// A message that has come, and that no receive of the rank has met.
+/// A message that has arrived and that no receive of the rank has matched.
 struct UnmatchedMessage {
     int from = 0;  ///< as a rank of the group
     int tag = 0;
@@ -99,7 +99,7 @@ struct ReplayedGraph {
 struct Dump {
     std::string group;
     std::uint64_t world = 0;  ///< equal on all ranks of a group, and only there
-    std::uint64_t home = 0;   ///< equal for all groups that were made from the same ranks' meeting
+    std::uint64_t home = 0;   ///< equal for all groups of one world
     int rank = 0, size = 1;
     Members members;
     std::string made_at;  ///< the call site of the group's making

@@ -1,5 +1,7 @@
 #include "record/flight.hpp"
 
+#include "core/assert.hpp"
+
 #include <tutti/collectives.hpp>
 #include <tutti/version.hpp>
 
@@ -39,6 +41,7 @@ What what_of(std::string_view text, bool message) {
     if (end == std::string_view::npos) return what;
     text.remove_prefix(message ? 0 : end + of.size());
     const std::size_t comma = std::min(text.find(','), text.size());
+    TUTTI_ASSERT(comma <= text.size());
     const std::string_view head = text.substr(0, comma);
     what.several = text.substr(comma).starts_with(", several") || text.substr(comma).starts_with(", sizes by") ||
                    text.substr(comma).starts_with(", count, rows");
@@ -88,6 +91,7 @@ std::uint64_t sum(const std::vector<std::uint64_t>& counts) {
 
 Form form_of(const Entry& entry, const What& what, const Dump& dump) {
     const auto size = static_cast<std::uint64_t>(dump.size);
+    TUTTI_ASSERT(dump.size >= 1);
     const bool root = entry.peer == dump.rank;
     const auto n = what.several ? std::nullopt : what.count;
     std::string op = what.operation;
@@ -139,6 +143,7 @@ class Flight {
         if (whole) {
             members.resize(static_cast<std::size_t>(dump.size));
             std::iota(members.begin(), members.end(), 0);
+            TUTTI_ASSERT(members.size() == static_cast<std::size_t>(dump.size));
         }
         const int id = add_group(dump.group, whole ? "default_pg" : "undefined", members);
         std::uint64_t messages = 0;
@@ -166,6 +171,7 @@ class Flight {
 
  private:
     int add_group(const std::string& name, const std::string& description, std::vector<int> members) {
+        TUTTI_ASSERT(!name.empty() && !members.empty());
         const auto [place, is_new] = ids_.try_emplace(name, static_cast<int>(ids_.size()));
         if (!is_new) return place->second;
         std::ranges::sort(members);
@@ -176,6 +182,7 @@ class Flight {
         return place->second;
     }
     void note_progress(int id, std::uint64_t number, State state) {
+        TUTTI_ASSERT(id >= 0 && static_cast<std::size_t>(id) < ids_.size());
         json& status = status_[std::to_string(id)];
         const auto note = [&](const char* what) {
             status[what] = std::max(status[what].get<std::int64_t>(), static_cast<std::int64_t>(number));
@@ -200,6 +207,7 @@ class Flight {
         entries_.push_back(std::move(e));
     }
     void add_message(const Dump& dump, const Entry& entry, std::uint64_t messages) {
+        TUTTI_ASSERT(is_message(entry.kind));
         const bool sends = entry.kind == Kind::send;
         const int me = dump.members[dump.rank];
         // A message that no rank has sent yet has no known facts but that this rank waits for it.
@@ -226,6 +234,7 @@ class Flight {
     }
     json common(const Entry& entry, int id, const std::string& group) const {
         const bool over = !entry.open();
+        TUTTI_ASSERT(config_.contains(group));
         json e{{"pg_id", id},
                {"process_group", {group, config_.at(group).at("desc")}},
                {"what", entry.what},

@@ -1,5 +1,6 @@
 #include "record/http.hpp"
 
+#include "core/assert.hpp"
 #include "core/log.hpp"
 #include "core/socket.hpp"
 #include "core/thread.hpp"
@@ -37,6 +38,7 @@ std::string local_name(std::uint16_t port) {
 // Not net::wait_for: a signal that ends the waits of this process ends no page, and the log gets no line about slow
 // clients.
 bool wait_until(int fd, short events, const Deadline& deadline, const AbortFlag& stop) {
+    TUTTI_ASSERT(fd >= 0 && events != 0);
     while (!deadline.expired() && !stop.raised()) {
         pollfd entry{fd, events, 0};
         if (::poll(&entry, 1, deadline.poll_ms(wait_slice)) > 0) return true;
@@ -50,6 +52,7 @@ bool send_all(int fd, std::string_view bytes, const Deadline& deadline, const Ab
         const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
         if (sent < 0 && (errno == EAGAIN || errno == EINTR)) continue;
         if (sent <= 0) return false;
+        TUTTI_ASSERT(static_cast<std::size_t>(sent) <= bytes.size());
         bytes.remove_prefix(static_cast<std::size_t>(sent));
     }
     return true;
@@ -100,6 +103,7 @@ HttpServer::HttpServer(std::uint16_t port, security::Secret token, HttpPages pag
       thread_(thread::start({"tutti-pages", "the pages at TUTTI_STATUS_PORT"}, [this] { accept(); })) {}
 
 HttpServer::~HttpServer() {
+    TUTTI_ASSERT(thread_.joinable() && thread_.get_id() != std::this_thread::get_id());
     stop_.raise("the pages are closed");
     (void)!::eventfd_write(wake_.get(), 1);
     thread_.join();
@@ -146,6 +150,7 @@ bool HttpServer::make_room() {
 }
 
 void HttpServer::admit(UniqueFd fd) {
+    TUTTI_ASSERT(fd && connections_.size() < connections_max);
     Connection& connection = connections_.emplace_back();
     connection.fd = std::move(fd);
     try {
@@ -163,12 +168,14 @@ void HttpServer::clear() {
     connections_.remove_if([](Connection& connection) {
         if (connection.state.load() != State::over) return false;
         connection.thread.join();
+        TUTTI_ASSERT(!connection.thread.joinable());
         return true;
     });
 }
 
 // False: it was ended for a newcomer.
 bool HttpServer::enter(Connection& connection, State state) {
+    TUTTI_ASSERT(state != State::asking);
     State before = connection.state.load();
     while (before != State::over) {
         if (!connection.state.compare_exchange_weak(before, state)) continue;
@@ -180,6 +187,7 @@ bool HttpServer::enter(Connection& connection, State state) {
 
 void HttpServer::serve(Connection& connection) {
     const int fd = connection.fd.get();
+    TUTTI_ASSERT(fd >= 0);
     const Deadline deadline = Deadline::after(time_max);
     const auto head = receive_head(fd, deadline, stop_);
     if (!head || !enter(connection, State::busy)) return;
@@ -219,6 +227,7 @@ std::string HttpServer::answer(const std::string& head) const {
     const auto page = pages_(path, stop_);
     if (!page) return refusal("404 Not Found", path + " is no page: / lists them");
     std::string text = response("200 OK", *page);
+    TUTTI_ASSERT(text.find(end_of_head) != std::string::npos);
     if (request->method == "HEAD") text.resize(text.find(end_of_head) + end_of_head.size());
     return text;
 }
@@ -239,6 +248,7 @@ struct Asking {
     }
     // A server that is busy has a full queue: it is tried again.
     void connect() {
+        TUTTI_ASSERT(!over && !fd);
         int error = 0;
         fd = net::try_connect_unix(name, error);
         if (error == EAGAIN) return;
@@ -250,6 +260,7 @@ struct Asking {
         give_up();
     }
     void send() {
+        TUTTI_ASSERT(fd && !unsent.empty());
         const ssize_t sent = ::send(fd.get(), unsent.data(), unsent.size(), MSG_NOSIGNAL);
         if (sent > 0)
             unsent.erase(0, static_cast<std::size_t>(sent));
@@ -257,11 +268,13 @@ struct Asking {
             give_up();
     }
     void receive_more(std::size_t& allowed) {
+        TUTTI_ASSERT(fd && unsent.empty());
         const auto more = receive(fd.get());
         if (!more) return;
         received += *more;
         if (received.size() > answer_bytes_max || more->size() > allowed) return give_up();
         allowed -= more->size();
+        TUTTI_ASSERT(received.size() <= answer_bytes_max);
         if (more->empty()) finish();
     }
     void finish() {
@@ -276,6 +289,7 @@ struct Asking {
 std::vector<HttpAnswer> http_get(const std::vector<std::uint16_t>& ports, const std::string& path,
                                  const security::Secret& token, const Deadline& deadline, const AbortFlag& stop) {
     std::size_t allowed = answers_bytes_max;
+    TUTTI_ASSERT(path.starts_with('/'));
     std::vector<Asking> all(ports.size());
     for (std::size_t i = 0; i < ports.size(); ++i) {
         all[i].name = local_name(ports[i]);
@@ -293,6 +307,7 @@ std::vector<HttpAnswer> http_get(const std::vector<std::uint16_t>& ports, const 
             entries.push_back({one.fd.get(), static_cast<short>(one.unsent.empty() ? POLLIN : POLLOUT), 0});
             asked.push_back(&one);
         }
+        TUTTI_ASSERT(entries.size() == asked.size());
         if ((asked.empty() && !is_busy) || deadline.expired()) break;
         ::poll(entries.data(), entries.size(), deadline.poll_ms(is_busy ? between_tries : wait_slice));
         for (std::size_t i = 0; i < asked.size(); ++i) {
@@ -305,6 +320,7 @@ std::vector<HttpAnswer> http_get(const std::vector<std::uint16_t>& ports, const 
     }
     std::vector<HttpAnswer> answers;
     for (Asking& one : all) answers.push_back(std::move(one.answer));
+    TUTTI_ASSERT(answers.size() == ports.size());
     return answers;
 }
 

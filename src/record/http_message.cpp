@@ -1,5 +1,7 @@
 #include "record/http_message.hpp"
 
+#include "core/assert.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,6 +31,7 @@ std::string_view take_line(std::string_view& text) {
 
 // Of a head without its first line; empty: it is not there.
 std::string_view field(std::string_view lines, std::string_view name) {
+    TUTTI_ASSERT(!name.empty());
     while (!lines.empty()) {
         const std::string_view line = take_line(lines);
         const std::size_t colon = line.find(':');
@@ -42,6 +45,7 @@ std::string_view field(std::string_view lines, std::string_view name) {
 std::optional<std::string_view> head_of(std::string_view text) {
     const std::size_t end = text.find(end_of_head);
     if (end == std::string_view::npos) return std::nullopt;
+    TUTTI_ASSERT(end + end_of_head.size() <= text.size());
     return text.substr(0, end + end_of_line.size());
 }
 
@@ -55,6 +59,7 @@ std::optional<HttpRequest> parse_request(std::string_view text) {
     if (first == std::string_view::npos || first == last || !line.substr(last + 1).starts_with("HTTP/1."))
         return std::nullopt;
     const std::string_view target = line.substr(first + 1, last - first - 1);
+    TUTTI_ASSERT(first < last && last < line.size());
     return HttpRequest{line.substr(0, first), target.substr(0, target.find('?')), field(*head, "authorization")};
 }
 
@@ -66,6 +71,8 @@ std::string_view bearer_token(std::string_view authorization) {
 }
 
 std::string response(std::string_view status, const HttpPage& page, std::string_view more) {
+    TUTTI_ASSERT(!status.empty() && !page.type.empty());
+    TUTTI_ASSERT(more.empty() || more.ends_with(end_of_line));
     return fmt::format(
         "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\nCache-Control: no-store\r\n"
         "X-Content-Type-Options: nosniff\r\n{}\r\n{}",

@@ -1,5 +1,6 @@
 #include "record/keeper.hpp"
 
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
 #include "core/thread.hpp"
@@ -61,6 +62,7 @@ class Keeper {
         if (process_ != ::getpid()) adopt_process();
         {
             const std::lock_guard lock(mutex_);
+            TUTTI_ASSERT(std::ranges::find(recorders_, &recorder) == recorders_.end());
             recorders_.push_back(&recorder);
         }
         if (!thread_.joinable()) start();
@@ -110,6 +112,7 @@ class Keeper {
             for (const Dump& dump : ended_) entries += dump.entries.size();
             for (; entries > 2 * Recorder::capacity; ended_.erase(ended_.begin()))
                 entries -= ended_.front().entries.size();
+            TUTTI_ASSERT(!ended_.empty());
         } catch (const std::exception& error) {
             TUTTI_WARN("no dumps: {}", error.what());
         }
@@ -128,9 +131,11 @@ class Keeper {
         recorders_.clear();
         ended_.clear();
         wake_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        TUTTI_ASSERT(process_ == ::getpid() && recorders_.empty());
         request_fd.store(wake_.get());
     }
     void start() {
+        TUTTI_ASSERT(!thread_.joinable() && !handles_signal_);
         const auto directory = trace_directory();
         metrics_ = env::get("TUTTI_METRICS_FILE");
         if (!directory && !metrics_) return;
@@ -144,6 +149,7 @@ class Keeper {
         if (directory) take_signal();
     }
     void stop() noexcept {
+        TUTTI_ASSERT(thread_.joinable() && thread_.get_id() != std::this_thread::get_id());
         if (handles_signal_) ::sigaction(SIGUSR2, &previous_, nullptr);
         handles_signal_ = false;
         stop_requested_ = true;
@@ -159,6 +165,7 @@ class Keeper {
         handles_signal_ = ::sigaction(SIGUSR2, &action, nullptr) == 0;
     }
     void serve(int fd, const std::optional<std::string>& metrics) {
+        TUTTI_ASSERT(fd >= 0);
         for (;;) {
             pollfd entry{fd, POLLIN, 0};
             ::poll(&entry, 1, metrics ? metrics_period_ms : -1);

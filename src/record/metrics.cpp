@@ -1,5 +1,7 @@
 #include "record/metrics.hpp"
 
+#include "core/assert.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,6 +23,7 @@ std::string label_value(std::string_view text) {
         else
             result += c;
     }
+    TUTTI_ASSERT(result.size() > text.size());
     return result + '"';
 }
 
@@ -77,6 +80,7 @@ class Text {
         for_each_operation([&](const Counters& c, const Counters::ByOperation& one) {
             const std::string all = fmt::format("{},operation={}", labels(c), label_value(one.operation));
             std::uint64_t count = 0;
+            TUTTI_ASSERT(one.numbers.buckets.size() == Statistics::bounds_s.size() + 1);
             for (std::size_t i = 0; i < one.numbers.buckets.size(); ++i) {
                 count += one.numbers.buckets[i];
                 const std::string bound =

@@ -1,5 +1,6 @@
 #include "record/pages.hpp"
 
+#include "core/assert.hpp"
 #include "core/log.hpp"
 #include "core/this_host.hpp"
 #include "record/stacks.hpp"
@@ -58,7 +59,9 @@ std::vector<Dump> dumps_of(const std::string& body, const std::string& origin) {
 class Pages {
  public:
     Pages(int first_port, security::Secret token, OwnRecords own)
-        : first_port_(first_port), token_(std::move(token)), own_(own) {}
+        : first_port_(first_port), token_(std::move(token)), own_(own) {
+        TUTTI_ASSERT(first_port >= 1 && first_port <= 65535 && own.dumps != nullptr && own.metrics != nullptr);
+    }
 
     std::optional<HttpPage> operator()(const std::string& path, const AbortFlag& stop) const {
         if (path == "/") return HttpPage{plain, index_text};
@@ -98,7 +101,9 @@ class Pages {
             others.ranks.push_back(rank);
             ports.push_back(static_cast<std::uint16_t>(first_port_ + rank));
         }
+        TUTTI_ASSERT(ports.size() == others.ranks.size() && !path.empty());
         others.answers = http_get(ports, path, token_, Deadline::after(time), stop);
+        TUTTI_ASSERT(others.answers.size() == others.ranks.size());
         return others;
     }
     View look(const AbortFlag& stop) const {
@@ -226,6 +231,7 @@ class Pages {
 }  // namespace
 
 std::unique_ptr<HttpServer> serve_pages(int rank, OwnRecords own) {
+    TUTTI_ASSERT(rank >= 0);
     const auto first = status_port();
     if (!first) return nullptr;
     try {

@@ -5,8 +5,8 @@
 //   /metrics                this process's counters, as Prometheus reads them
 //   /trace                  this process's last records, as the other pages ask each other for them
 //
-// The page of rank r of the world is at TUTTI_STATUS_PORT + r: so ranks find each other. No page waits for anything
-// that a call of the program holds: a rank that hangs in a collective answers.
+// The pages of rank r of the world are at TUTTI_STATUS_PORT + r, where the other ranks find them. No page waits for a
+// lock that a call of the program holds, so a rank that hangs in a collective answers.
 //
 // Threads: those of HttpServer.
 #pragma once

@@ -1,4 +1,5 @@
 // The opcodes are those of Python's Lib/pickletools.py.
+#include "core/assert.hpp"
 #include "record/flight.hpp"
 
 #include <nlohmann/json.hpp>
@@ -49,6 +50,7 @@ class Pickler {
         text_ += 'e';  // APPENDS
     }
     void put_string(const std::string& value) {
+        TUTTI_ASSERT(value.size() <= std::numeric_limits<std::uint32_t>::max());
         text_ += 'X';  // BINUNICODE
         put_bytes(value.size(), 4);
         text_ += value;
@@ -72,6 +74,7 @@ class Pickler {
         for (int shift = 56; shift >= 0; shift -= 8) text_ += static_cast<char>(bits >> shift);
     }
     void put_bytes(std::uint64_t value, int count) {
+        TUTTI_ASSERT(count >= 1 && count <= 8);
         for (int i = 0; i < count; ++i) text_ += static_cast<char>(value >> (8 * i));
     }
 

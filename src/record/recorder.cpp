@@ -1,5 +1,6 @@
 #include "record/recorder.hpp"
 
+#include "core/assert.hpp"
 #include "core/log.hpp"
 #include "core/this_host.hpp"
 #include "record/keeper.hpp"
@@ -38,6 +39,8 @@ Recorder::Recorder(std::string group, int rank, int size, Describe describe, std
       statistics_(status_port() ? std::make_unique<Statistics>() : nullptr),
       gone_(sent_.size()),
       keeps_splits_(wants_splits()) {
+    TUTTI_ASSERT(describe_ != nullptr && size >= 1 && rank >= 0 && rank < size);
+    TUTTI_ASSERT(members_.ranks().empty() || members_.ranks().size() == static_cast<std::size_t>(size));
     begin_ticks();
     record::add(*this);
 }
@@ -48,6 +51,7 @@ Recorder::~Recorder() {
 }
 
 void Recorder::note_source(Ticket ticket, int peer) noexcept {
+    TUTTI_ASSERT(peer >= 0 && peer < size_);
     Ring::Slot* slot = ring_.find(ticket);
     if (slot == nullptr || slot->peer.load(std::memory_order_relaxed) >= 0) return;
     slot->peer.store(peer, std::memory_order_relaxed);
@@ -95,6 +99,7 @@ Dump Recorder::snapshot(const std::string& reason, std::size_t count) const {
     const Ticket last = ring_.last();
     const Ticket first = last > capacity ? last - capacity + 1 : 1;
     const Ticket recent = last > count ? last - count + 1 : 1;
+    TUTTI_ASSERT(first >= 1 && last < first + capacity && recent >= 1);
     for (Ticket ticket = last; ticket >= first; --ticket) {  // the latest ones get lines first
         if (ticket < recent && !ring_.may_be_open(ticket)) continue;
         Entry entry;
@@ -110,6 +115,7 @@ Dump Recorder::snapshot(const std::string& reason, std::size_t count) const {
     }
     for (UnmatchedMessage& message : dump.unmatched) message.what = without_message(describe_(message.fingerprint));
     splits_.add_to(dump.entries);
+    TUTTI_ASSERT(dump.entries.size() <= capacity && dump.graphs.size() <= dump_graphs_max);
     return dump;
 }
 
@@ -141,6 +147,7 @@ Counters Recorder::counters() const {
             c.oldest_s = std::max(c.oldest_s, 1e-9 * static_cast<double>(open.taken_ns - entry.enqueued_ns));
         }
     }
+    TUTTI_ASSERT(c.gone >= 0 && c.gone <= c.size && c.waited_s.size() == gone_.size());
     return c;
 }
 

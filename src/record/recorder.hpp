@@ -5,6 +5,7 @@
 // thread at any time, without making the writer wait: a record that changes meanwhile is left out.
 #pragma once
 
+#include "core/assert.hpp"
 #include "record/counters.hpp"
 #include "record/dump.hpp"
 #include "record/ring.hpp"
@@ -48,11 +49,12 @@ class Recorder {
     /// Counts the messages that go one way between this rank and another; 0 for any peer.
     std::uint64_t number_message(Kind kind, int peer) noexcept {
         if (peer < 0) return 0;
+        TUTTI_ASSERT(is_message(kind) && static_cast<std::size_t>(peer) < sent_.size());
         return ++(kind == Kind::send ? sent_ : received_)[static_cast<std::size_t>(peer)];
     }
     /// The sender of the message, for a receive from any rank.
     void note_source(Ticket ticket, int peer) noexcept;
-    /// Whether anybody wants to know how much each rank sends in an all_to_all.
+    /// Whether the sizes that each rank sends in an all_to_all are recorded (wants_splits).
     bool keeps_splits() const noexcept { return keeps_splits_; }
     /// In elements, by rank.
     void note_splits(Ticket ticket, std::span<const std::uint64_t> sent, std::span<const std::uint64_t> received) {
@@ -65,8 +67,8 @@ class Recorder {
         add(bytes_, what.bytes);
         return ring_.write(what, state, now);
     }
-    /// Begins an operation that is over in a moment: fewer stores, and no reading of the clock when it ends. No other
-    /// begins before it is settled (completed) or prolonged.
+    /// Begins a brief operation (record/ring.hpp): fewer stores, and no reading of the clock when it ends. No other
+    /// operation begins before this one is settled (completed) or prolonged.
     [[gnu::always_inline]] Ticket begin_brief(const Happening& what, std::uint64_t now = ticks()) noexcept {
         add(bytes_, what.bytes);
         return ring_.write_brief(what, now);
@@ -75,7 +77,7 @@ class Recorder {
         ring_.settle(ticket);
         add(completed_, 1);
     }
-    /// It takes longer: from now on it is like one that began by begin().
+    /// The brief operation takes longer: from now on its record is like one of begin().
     void prolong(Ticket ticket) noexcept { ring_.prolong(ticket); }
 
     void start(Ticket ticket) noexcept {
@@ -86,6 +88,7 @@ class Recorder {
     }
     /// `state`: completed or failed.
     void end(Ticket ticket, State state) noexcept {
+        TUTTI_ASSERT(state == State::completed || state == State::failed);
         Ring::Slot* slot = ring_.find(ticket);
         if (slot == nullptr) return;
         const std::uint64_t now = ticks();
@@ -102,11 +105,15 @@ class Recorder {
     bool counts_operations() const noexcept { return statistics_ != nullptr; }
     /// Why the group has failed: a word, which is a literal. The first one counts.
     void note_failure(const char* cause) noexcept {
+        TUTTI_ASSERT(cause != nullptr);
         const char* none = nullptr;
         failure_.compare_exchange_strong(none, cause, std::memory_order_relaxed);
     }
     /// A rank of the group has died, or has left. Any thread.
-    void note_gone(int peer) noexcept { gone_[static_cast<std::size_t>(peer)].store(true, std::memory_order_relaxed); }
+    void note_gone(int peer) noexcept {
+        TUTTI_ASSERT(peer >= 0 && static_cast<std::size_t>(peer) < gone_.size());
+        gone_[static_cast<std::size_t>(peer)].store(true, std::memory_order_relaxed);
+    }
     /// This rank has waited for `peer`, as seen by a thread that looked now and then.
     void note_wait(int peer, std::chrono::nanoseconds time) noexcept { waits_.note(peer, time, ticks()); }
 

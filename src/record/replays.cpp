@@ -1,5 +1,7 @@
 #include "record/replays.hpp"
 
+#include "core/assert.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,10 +41,13 @@ ReplayTimes::ReplayTimes(std::size_t nodes)
     : nodes_(std::min(nodes, replayed_nodes_max)),
       count_(std::clamp<std::size_t>(times_max / std::max<std::size_t>(nodes_, 1), 2, replays_of_graph_max)),
       slots_(std::make_unique<Slot[]>(count_)),
-      at_(std::make_unique<std::atomic<std::uint64_t>[]>(count_ * nodes_)) {}
+      at_(std::make_unique<std::atomic<std::uint64_t>[]>(count_ * nodes_)) {
+    TUTTI_ASSERT(nodes_ <= replayed_nodes_max && count_ >= 2 && count_ <= replays_of_graph_max);
+}
 
 // A reader that finds the same number before and after has read what belongs to it (a sequence lock).
 void ReplayTimes::begin(std::uint64_t number) noexcept {
+    TUTTI_ASSERT(number > 0);
     slot_ = &slots_[number % count_];
     slot_->number.store(0, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_release);
@@ -52,6 +57,7 @@ void ReplayTimes::begin(std::uint64_t number) noexcept {
 }
 
 void ReplayTimes::next() noexcept {
+    TUTTI_ASSERT(slot_ != nullptr);
     const std::size_t node = slot_->begun.load(std::memory_order_relaxed);
     if (node >= nodes_) return;
     at_[static_cast<std::size_t>(slot_ - slots_.get()) * nodes_ + node].store(ticks(), std::memory_order_relaxed);
@@ -59,6 +65,7 @@ void ReplayTimes::next() noexcept {
 }
 
 void ReplayTimes::end() noexcept {
+    TUTTI_ASSERT(slot_ != nullptr);
     slot_->ended.store(ticks(), std::memory_order_release);
 }
 
@@ -70,6 +77,7 @@ std::vector<Replay> ReplayTimes::read(const TickScale& scale) const {
         if (replay.number == 0) continue;
         replay.ended_ns = scale.unix_ns(slot.ended.load(std::memory_order_acquire));
         const std::size_t begun = slot.begun.load(std::memory_order_acquire);
+        TUTTI_ASSERT(begun <= nodes_);
         for (std::size_t node = 0; node < begun; ++node)
             replay.began_ns.push_back(scale.unix_ns(at_[i * nodes_ + node].load(std::memory_order_relaxed)));
         std::atomic_thread_fence(std::memory_order_acquire);
@@ -94,6 +102,7 @@ ReplayRecord::~ReplayRecord() {
     if (number_.load(std::memory_order_relaxed) == 0 || groups_.empty()) return;
     if (r.gone.size() >= dump_graphs_max) r.gone.erase(r.gone.begin());
     r.gone.push_back({groups_, replayed(TickScale())});
+    TUTTI_ASSERT(r.gone.size() <= dump_graphs_max);
 }
 
 ReplayedGraph ReplayRecord::replayed(const TickScale& scale) const {
@@ -138,6 +147,7 @@ std::vector<ReplayedGraph> replayed_graphs(const Recorder& group, const TickScal
     }
     if (graphs.size() > dump_graphs_max)
         graphs.erase(graphs.begin(), graphs.end() - static_cast<std::ptrdiff_t>(dump_graphs_max));
+    TUTTI_ASSERT(graphs.size() <= dump_graphs_max);
     return graphs;
 }
 

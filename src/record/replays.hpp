@@ -8,6 +8,7 @@
 // Threads: begin(), at() and end() by one thread at a time; everything else any.
 #pragma once
 
+#include "core/assert.hpp"
 #include "record/dump.hpp"
 #include "record/ticks.hpp"
 
@@ -65,6 +66,7 @@ class ReplayRecord {
     }
     /// Nodes run in their order, from the first.
     void at(std::size_t node) noexcept {
+        TUTTI_ASSERT(node < nodes_.size());
         node_.store(node, std::memory_order_relaxed);
         times_.next();
     }

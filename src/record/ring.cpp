@@ -1,5 +1,7 @@
 #include "record/ring.hpp"
 
+#include "core/assert.hpp"
+
 #include <sys/mman.h>
 
 #include <new>
@@ -19,12 +21,15 @@ std::unique_ptr<Ring::Slot[], Ring::Unmap> Ring::make_slots() {
 
 void Ring::prolong(Ticket ticket) noexcept {
     Slot& slot = slots_[ticket % capacity];
+    TUTTI_ASSERT(ticket == issued_.load(std::memory_order_relaxed) &&
+                 slot.state.load(std::memory_order_relaxed) == brief);
     slot.started.store(slot.enqueued.load(std::memory_order_relaxed), std::memory_order_relaxed);
     slot.ended.store(0, std::memory_order_relaxed);
     slot.state.store(State::started, std::memory_order_release);
 }
 
 bool Ring::read(Ticket ticket, const TickScale& scale, Entry& entry, SourceLines* lines) const {
+    TUTTI_ASSERT(ticket != 0);
     const Slot& slot = slots_[ticket % capacity];
     if (slot.ticket.load(std::memory_order_acquire) != ticket) return false;
     entry.number = ticket;

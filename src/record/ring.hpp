@@ -4,13 +4,14 @@
 // to: a group that does little takes little. A slot's ticket is 0 while the rest of the slot changes; a reader who sees
 // another ticket before or after what it has read leaves the record out.
 //
-// A brief record is of an operation that is over in a moment: it has no times but its beginning, and counts as
-// completed once it is settled. The latest record alone may be brief and not settled.
+// A brief record is of an operation that mostly ends within its call: its only time is its beginning, and it counts as
+// completed once settle() is called. Only the latest record may be brief and not settled.
 //
 // Threads: last(), may_be_open() and read() by any thread at any time, without making the writer wait; everything else
 // by one thread at a time (the group's lock).
 #pragma once
 
+#include "core/assert.hpp"
 #include "record/call_site.hpp"
 #include "record/dump.hpp"
 #include "record/source_lines.hpp"
@@ -65,7 +66,10 @@ class Ring {
     [[gnu::always_inline]] Ticket write_brief(const Happening& what, std::uint64_t now) noexcept {
         return write(what, brief, now, [](Slot&) {});
     }
-    [[gnu::always_inline]] void settle(Ticket ticket) noexcept { settled_.store(ticket, std::memory_order_release); }
+    [[gnu::always_inline]] void settle(Ticket ticket) noexcept {
+        TUTTI_ASSERT(ticket == issued_.load(std::memory_order_relaxed));
+        settled_.store(ticket, std::memory_order_release);
+    }
     /// From now on a brief record, the latest, is one that has started.
     void prolong(Ticket ticket) noexcept;
     /// Null: newer records have taken its place.
@@ -95,6 +99,7 @@ class Ring {
     template <class Rest>
     [[gnu::always_inline]] Ticket write(const Happening& what, State state, std::uint64_t begun, Rest rest) noexcept {
         const Ticket ticket = issued_.load(std::memory_order_relaxed) + 1;
+        TUTTI_ASSERT(is_settled(ticket - 1));
         Slot& slot = slots_[ticket % capacity];
         slot.ticket.store(0, std::memory_order_relaxed);
         std::atomic_thread_fence(std::memory_order_release);  // readers see the 0 before anything new
@@ -112,6 +117,12 @@ class Ring {
         __builtin_prefetch(&slot + 1, 1);  // written soon; there is one more after the last
         issued_.store(ticket, std::memory_order_release);
         return ticket;
+    }
+
+    /// Whether the record may be followed by another one.
+    bool is_settled(Ticket latest) const noexcept {
+        return latest == 0 || slots_[latest % capacity].state.load(std::memory_order_relaxed) != brief ||
+               settled_.load(std::memory_order_relaxed) >= latest;
     }
 
     const std::unique_ptr<Slot[], Unmap> slots_;

@@ -59,8 +59,9 @@ TEST(Ring, keeps_a_prolonged_record_open_when_later_ones_are_settled) {
 TEST(Ring, keeps_the_tag_of_a_message_which_starts_at_once) {
     Ring ring;
     const Happening what{.peer = 1, .tag = 5, .kind = Kind::receive};
-    const Entry brief = entry_of(ring, ring.write_brief(what, ticks())),
-                open = entry_of(ring, ring.write(what, State::started, ticks()));
+    const Entry brief = entry_of(ring, ring.write_brief(what, ticks()));
+    ring.settle(ring.last());
+    const Entry open = entry_of(ring, ring.write(what, State::started, ticks()));
     for (const Entry& entry : {brief, open}) {
         EXPECT_EQ(entry.tag, 5);
         EXPECT_EQ(entry.started_ns, entry.enqueued_ns);

@@ -1,5 +1,6 @@
 #include "record/source_lines.hpp"
 
+#include "core/assert.hpp"
 #include "core/log.hpp"
 #include "core/unique_fd.hpp"
 
@@ -104,6 +105,7 @@ constexpr off_t file_bytes_max = off_t{1} << 30;
 // The function around `place` by the file's own table of symbols, which also has the functions that the dynamic linker
 // does not know: "train_step(int)+0x1f" for `shown`. Empty: there is none. Nothing in the file is trusted.
 std::string symbol_at(std::span<const std::byte> file, std::uint64_t place, std::uint64_t shown) {
+    TUTTI_ASSERT(file.data() != nullptr || file.empty());
     const auto table = [&]<class T>(std::uint64_t offset, std::uint64_t bytes, const T*) {
         const bool fits = offset <= file.size() && bytes <= file.size() - offset && offset % alignof(T) == 0;
         return fits ? std::span(reinterpret_cast<const T*>(file.data() + offset), bytes / sizeof(T))
@@ -123,6 +125,7 @@ std::string symbol_at(std::span<const std::byte> file, std::uint64_t place, std:
             if (ELF64_ST_TYPE(s.st_info) != STT_FUNC || place < s.st_value || place - s.st_value >= s.st_size) continue;
             if (s.st_name >= names.size()) return {};
             const auto name = names.subspan(s.st_name);
+            TUTTI_ASSERT(!name.empty());
             const std::string symbol(name.data(), ::strnlen(name.data(), name.size()));
             return fmt::format("{}+{:#x}", demangled(symbol.c_str()), shown - s.st_value);
         }
@@ -187,6 +190,7 @@ std::string function_at(const dw::Functions& f, dw::Die& unit, std::uint64_t add
 }  // namespace
 
 std::string demangled(const char* symbol) {
+    TUTTI_ASSERT(symbol != nullptr);
     constexpr std::size_t readable = 120;
     int status = 0;
     const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(symbol, nullptr, nullptr, &status),

@@ -1,9 +1,9 @@
 // SourceLines: files and lines of a program's source for addresses in it, where its files have debug information and
 // libdw (elfutils) is installed; else names of functions, where its files have symbols. libdw is loaded when a line is
-// first asked for: the library needs it neither to be built nor to run. A process that looks for its own lines tells
-// them on any host, and also when its program's file is gone later, which a reader of addresses could not.
+// first asked for: the library needs it neither to be built nor to run. A process that resolves its own addresses can
+// do so on any host, and its lines stay readable when the program's file is gone; raw addresses would not.
 //
-// Each look is short: it reads the index of a file, and one unit of compilation. Between two looks the clock is asked.
+// Each look-up is short: it reads the index of a file, and one unit of compilation. Between look-ups the clock is read.
 //
 // Threads: an object by one thread at a time; what is known of addresses is shared by all.
 #pragma once
@@ -21,7 +21,7 @@ std::string demangled(const char* symbol);
 
 class SourceLines {
  public:
-    /// For all of its looks together. Then it tells what has been found before, and finds nothing new.
+    /// `patience`: for all look-ups together. Afterwards only places that were found before are told.
     explicit SourceLines(std::chrono::milliseconds patience);
     ~SourceLines();
     SourceLines(const SourceLines&) = delete;

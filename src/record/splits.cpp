@@ -1,5 +1,7 @@
 #include "record/splits.hpp"
 
+#include "core/assert.hpp"
+
 #include <algorithm>
 #include <cstddef>
 
@@ -12,9 +14,11 @@ constexpr std::size_t counts_max = 1 << 18;  // of one direction
 
 void Splits::note(Ticket ticket, std::span<const std::uint64_t> sent, std::span<const std::uint64_t> received) {
     const std::lock_guard lock(mutex_);
+    TUTTI_ASSERT(latest_.empty() || latest_.back().ticket < ticket);
     latest_.push_back({ticket, {sent.begin(), sent.end()}, {received.begin(), received.end()}});
     const std::size_t most = std::max<std::size_t>(1, counts_max / std::max<std::size_t>(1, sent.size()));
     while (latest_.front().ticket + Ring::capacity <= ticket || latest_.size() > most) latest_.pop_front();
+    TUTTI_ASSERT(!latest_.empty() && latest_.back().ticket == ticket);
 }
 
 void Splits::add_to(std::vector<Entry>& entries) const {

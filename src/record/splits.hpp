@@ -1,5 +1,5 @@
-// Splits: how much each rank sent and received in a group's latest calls of all_to_all, where somebody is going to
-// look.
+// Splits: how much each rank sent and received in a group's latest calls of all_to_all, where dumps or pages are
+// wanted.
 //
 // Invariant: the splits are in the order of their tickets, none is of an operation that the ring has lost, and all of
 // them together have 262,144 counts of one direction at most (2 MB).

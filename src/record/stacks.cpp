@@ -1,5 +1,6 @@
 #include "record/stacks.hpp"
 
+#include "core/assert.hpp"
 #include "core/deadline.hpp"
 #include "core/text.hpp"
 #include "record/call_site.hpp"
@@ -115,6 +116,7 @@ std::vector<Thread> all_threads() {
 }
 
 bool wait_for(sem_t& semaphore, milliseconds time) {
+    TUTTI_ASSERT(time.count() >= 0);
     timespec until{};
     ::clock_gettime(CLOCK_REALTIME, &until);
     const std::int64_t ns = until.tv_nsec + std::chrono::nanoseconds(time).count();
@@ -138,6 +140,7 @@ bool wait_for_answer(Question& q, milliseconds patience) {
 // The stack of one thread, from the innermost frame out; empty: it gives no answer.
 std::span<void* const> stack_of(int thread, int signal, milliseconds patience) {
     Question& q = question();
+    TUTTI_ASSERT(thread > 0 && signal >= SIGRTMIN && signal <= SIGRTMAX);
     if (q.state == Question::State::running) return {};  // a thread that was asked before is still at it
     while (::sem_trywait(&q.answered) == 0) {
     }
@@ -150,6 +153,7 @@ std::span<void* const> stack_of(int thread, int signal, milliseconds patience) {
         if (!wait_for_answer(q, patience)) return {};  // the walk through the stack takes long
     }
     const auto count = static_cast<std::size_t>(std::max(q.count, 0));
+    TUTTI_ASSERT(count <= q.frames.size());
     return std::span(q.frames).first(count).subspan(std::min<std::size_t>(count, frames_of_signal));
 }
 
@@ -205,6 +209,7 @@ class Stacks {
  private:
     // The first walk through a stack loads a library, which no handler may do.
     bool prepare() {
+        TUTTI_ASSERT(signal_ == 0);
         std::array<void*, 4> frames{};
         (void)::backtrace(frames.data(), static_cast<int>(frames.size()));
         ::sem_init(&question().answered, 0, 0);
@@ -215,6 +220,7 @@ class Stacks {
     // A thread that was asked before may not be out of the handler yet, in which it blocks the signal; else it does so
     // by itself.
     bool blocks_signal(Thread thread) {
+        TUTTI_ASSERT(signal_ >= 1 && signal_ <= 64);
         const auto does = [this](const Thread& one) { return (one.blocked >> (signal_ - 1) & 1) != 0; };
         if (!does(thread)) return false;
         if (asked_before_.erase(thread.id) == 0) return true;

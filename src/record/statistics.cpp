@@ -1,10 +1,13 @@
 #include "record/statistics.hpp"
 
+#include "core/assert.hpp"
+
 #include <algorithm>
 
 namespace tutti::record {
 
 void Statistics::ended(std::uint64_t fingerprint, Kind kind, State state, std::uint64_t duration_ticks) noexcept {
+    TUTTI_ASSERT(state == State::completed || state == State::failed);
     Cell& cell = cell_of(fingerprint, kind);
     add(cell.ticks, duration_ticks);
     if (state == State::failed) add(cell.failed, 1);

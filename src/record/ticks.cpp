@@ -1,5 +1,7 @@
 #include "record/ticks.hpp"
 
+#include "core/assert.hpp"
+
 #include <atomic>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -69,6 +71,7 @@ TickScale::TickScale() : now_(0), now_ns_(0), ns_per_tick_(1) {
     now_ns_ = now.realtime_ns;
     if (now_ > first.reading && elapsed_ns > 0)
         ns_per_tick_ = static_cast<double>(elapsed_ns) / static_cast<double>(now_ - first.reading);
+    TUTTI_ASSERT(ns_per_tick_ > 0 && now_ns_ > 0);
 }
 
 std::int64_t TickScale::unix_ns(std::uint64_t reading) const noexcept {

@@ -1,5 +1,7 @@
 #include "record/timeline.hpp"
 
+#include "core/assert.hpp"
+
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
@@ -94,6 +96,8 @@ bool may_wait(const Entry& in, int rank, int peer) {
 }
 
 void add_waits(const WorldTimeline& world, int rank, std::vector<Wait>& waits) {
+    TUTTI_ASSERT(rank >= 0 && static_cast<std::size_t>(rank) < world.ranks.size() &&
+                 world.ranks[static_cast<std::size_t>(rank)]);
     const Dump& dump = *world.ranks[static_cast<std::size_t>(rank)];
     const Entry* in = standing_in(dump);
     if (in == nullptr) return;
@@ -110,6 +114,7 @@ void add_waits(const WorldTimeline& world, int rank, std::vector<Wait>& waits) {
     };
     if (is_message(in->kind)) {
         if (in->peer >= 0) {
+            TUTTI_ASSERT(static_cast<std::size_t>(in->peer) < world.ranks.size());
             const auto& other = world.ranks[static_cast<std::size_t>(in->peer)];
             const Entry* theirs = other ? standing_in(*other) : nullptr;
             add(in->peer, !other              ? "it left no dump"
@@ -158,11 +163,13 @@ std::vector<WorldTimeline> merge(std::vector<Dump> dumps) {
                             world->ranks.size(), dump.size));
         }
         const auto rank = static_cast<std::size_t>(dump.rank);
+        TUTTI_ASSERT(rank < world->ranks.size());
         world->ranks[rank] = std::move(dump);
     }
     for (WorldTimeline& world : worlds) {
         world.offset_ns.resize(world.ranks.size());
         const auto reference = std::ranges::find_if(world.ranks, [](const auto& rank) { return rank.has_value(); });
+        TUTTI_ASSERT(reference != world.ranks.end());
         for (std::size_t rank = 0; rank < world.ranks.size(); ++rank) {
             if (world.ranks[rank]) world.offset_ns[rank] = clock_offset(**reference, *world.ranks[rank]);
         }
@@ -192,6 +199,7 @@ std::vector<std::vector<int>> circles(std::span<const Wait> waits) {
         std::set<int> on_path{start};
         while (!path.empty()) {
             auto& [rank, next] = path.back();
+            TUTTI_ASSERT(on_path.size() == path.size());
             const auto out = edges.find(rank);
             if (finished.contains(rank) || out == edges.end() || next >= out->second.size()) {
                 finished.insert(rank);
@@ -204,6 +212,7 @@ std::vector<std::vector<int>> circles(std::span<const Wait> waits) {
                 std::vector<int> circle;
                 auto at = std::ranges::find(path, peer, &std::pair<int, std::size_t>::first);
                 for (; at != path.end(); ++at) circle.push_back(at->first);
+                TUTTI_ASSERT(!circle.empty() && circle.front() == peer);
                 found.push_back(std::move(circle));
             } else if (!finished.contains(peer)) {
                 path.emplace_back(peer, 0);

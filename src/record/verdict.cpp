@@ -1,5 +1,6 @@
 #include "record/verdict.hpp"
 
+#include "core/assert.hpp"
 #include "core/deadline.hpp"
 #include "core/log.hpp"
 
@@ -23,6 +24,7 @@ constexpr std::size_t text_max = 7000;
 constexpr std::size_t findings_max = 12;
 
 std::string tail_key(int rank) {
+    TUTTI_ASSERT(rank >= 0);
     return fmt::format("tail/{}", rank);
 }
 constexpr std::string_view verdict_key = "verdict";
@@ -62,6 +64,7 @@ class Findings {
  public:
     explicit Findings(Members members) : members_(std::move(members)) {}
     void add(const std::string& finding, int rank) {
+        TUTTI_ASSERT(!finding.empty() && rank >= 0);
         const auto found = std::ranges::find(lines_, finding, &Line::finding);
         if (found == lines_.end())
             lines_.push_back({finding, {rank}});
@@ -104,6 +107,7 @@ Milliseconds left(const Deadline& deadline) {
 }  // namespace
 
 Judgement judge(const Subject& subject, const std::vector<std::optional<Dump>>& tails, const Absent& absent) {
+    TUTTI_ASSERT(subject.peer < static_cast<int>(tails.size()));
     Findings findings(subject.members);
     Ranks missing, silent, departed, unheard;
     for (int rank = 0; rank < static_cast<int>(tails.size()); ++rank) {
@@ -158,6 +162,7 @@ Judgement judge(const Subject& subject, const Absent& absent) {
 }
 
 std::string to_text(Judgement j) {
+    TUTTI_ASSERT(j.peer >= -1);
     if (j.text.size() > text_max) j.text.resize(text_max);
     const json all{{"text", j.text}, {"peer", j.peer}, {"sequence", j.sequence}, {"disagreement", j.disagreement}};
     return all.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -166,7 +171,10 @@ std::string to_text(Judgement j) {
 std::optional<Judgement> read_judgement(const std::string& text) {
     try {
         const json j = json::parse(text);
-        return Judgement{j.at("text"), j.at("peer"), j.at("sequence"), j.at("disagreement")};
+        Judgement judgement{j.at("text"), j.at("peer"), j.at("sequence"), j.at("disagreement")};
+        if (judgement.peer >= -1) return judgement;
+        TUTTI_DEBUG("a verdict about rank {}", judgement.peer);
+        return std::nullopt;
     } catch (const json::exception& error) {
         TUTTI_DEBUG("a verdict that cannot be read: {}", error.what());
         return std::nullopt;
@@ -174,6 +182,7 @@ std::optional<Judgement> read_judgement(const std::string& text) {
 }
 
 void Inquiry::publish(const Dump& tail) noexcept {
+    TUTTI_ASSERT(tail.rank >= 0 && tail.rank < tail.size);
     try {
         store_.backend()->set(tail_key(tail.rank), encode(tail), request_patience);
     } catch (const std::exception& error) {
@@ -184,6 +193,7 @@ void Inquiry::publish(const Dump& tail) noexcept {
 // By rank; nothing for ranks that did not answer in time. Throws DistStoreError.
 std::vector<std::optional<Dump>> Inquiry::collect(int size, const Absent& absent) {
     StoreBackend& store = *store_.backend();
+    TUTTI_ASSERT(size >= 1);
     std::vector<std::string> keys;
     for (int rank = 0; rank < size; ++rank) {
         if (!contains(absent.departed, rank) && !contains(absent.silent, rank)) keys.push_back(tail_key(rank));
@@ -215,7 +225,8 @@ Judgement Inquiry::decide(const Subject& subject, int size, const Absent& absent
     try {
         mine = judge(subject, collect(size, absent), absent);
         const std::string stands = store_.backend()->compare_set(verdict_key, "", to_text(mine), request_patience);
-        return read_judgement(stands).value_or(mine);
+        const auto standing = read_judgement(stands);  // others write there, too
+        return standing && standing->peer < size ? *standing : mine;
     } catch (const std::exception& error) {
         TUTTI_DEBUG("no verdict of all ranks: {}", error.what());
         return mine;

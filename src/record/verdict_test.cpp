@@ -133,6 +133,19 @@ TEST(Verdicts, are_the_same_on_all_ranks_and_do_not_wait_for_ever) {
     }
 }
 
+TEST(Verdicts, about_a_rank_that_there_is_not_count_for_nobody) {
+    for (const int peer : {-7, 3, 1 << 20}) {
+        HashStore store;
+        store.set("verdict", fmt::format(R"({{"text":"no","peer":{},"sequence":2,"disagreement":false}})", peer));
+        Inquiry inquiry{store};
+        inquiry.publish(dump_of(0, 3, {entry_of(2, State::started)}));
+        const Judgement judgement = inquiry.decide(waiting, 3, {.departed = {1, 2}});
+        EXPECT_NE(judgement.text, "no") << peer;
+        EXPECT_LT(judgement.peer, 3);
+    }
+    EXPECT_FALSE(read_judgement(R"({"text":"no","peer":-7,"sequence":2,"disagreement":false})"));
+}
+
 TEST(Verdicts, without_a_store_are_what_a_rank_knows_by_itself) {
     HashStore store;
     Inquiry inquiry{store};

@@ -21,8 +21,8 @@ class Waits {
     void note(int peer, std::chrono::nanoseconds time, std::uint64_t now) noexcept;
     /// By rank, in seconds.
     std::vector<double> seconds() const;
-    /// Those that it was seen to wait for after `since_ns`, a time by the same scale: by two scales two moments that
-    /// are close may change places.
+    /// The ranks that this rank was seen to wait for after `since_ns`, a time by `scale`: by another scale, close
+    /// moments may change places.
     std::vector<int> seen_since(std::int64_t since_ns, const TickScale& scale) const;
 
  private:

@@ -1,4 +1,4 @@
-// Wanted: what the environment asks this room for. All throw InvalidArgument for a variable that has a wrong value.
+// Wanted: what the environment wants recorded. All throw InvalidArgument for a variable that has a wrong value.
 //
 // Threads: as env.hpp.
 #pragma once
@@ -14,7 +14,7 @@ std::optional<int> status_port();
 std::optional<std::filesystem::path> trace_directory();
 /// Whether files for torchfrtrace are wanted there, too (TUTTI_TRACE_FORMAT=torch).
 bool wants_flight_files();
-/// Whether to record each rank's bytes in an all_to_all: where somebody is going to look.
+/// Whether to record each rank's elements in an all_to_all: where dumps or pages are wanted.
 bool wants_splits();
 
 }  // namespace tutti::record
