@@ -3,6 +3,7 @@
 #include "api/environment.hpp"
 #include "backend/libraries.hpp"
 #include "cli/host_settings.hpp"
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "security/secret.hpp"
 #include "transport/shm/arena.hpp"
@@ -232,6 +233,7 @@ constexpr std::string_view not_here = "not here: ";
 // cannot be used. Asked in a process of its own: the program has tutti in itself, and opening a vendor's library may do
 // anything.
 std::string report_of(const std::filesystem::path& file) {
+    TUTTI_ASSERT(!file.empty());
     int pipe[2];
     if (::pipe(pipe) != 0) return {};
     const pid_t child = ::fork();
@@ -282,6 +284,7 @@ std::vector<Finding> backends() {
 }
 
 bool in_path(const std::string& program) {
+    TUTTI_ASSERT(!program.empty() && program.find('/') == std::string::npos);
     const char* path = std::getenv("PATH");
     std::istringstream folders(path == nullptr ? "" : path);
     for (std::string folder; std::getline(folders, folder, ':');) {
@@ -297,6 +300,7 @@ Finding program(const char* name, const char* use) {
 
 // Two ranks, processes of this machine, that meet and sum.
 Finding trial(const char* what, TransportKind transport) {
+    TUTTI_ASSERT(what != nullptr && transport != TransportKind::automatic);
     const auto begin = std::chrono::steady_clock::now();
     double microseconds[2] = {};  // the time of a call, and the tuning's prediction
     int result[2];
@@ -362,6 +366,7 @@ Finding shared_memory() {
 
 std::vector<Finding> checkup() {
     std::vector<Finding> findings = environment();
+    TUTTI_ASSERT(!findings.empty());
     const bool broken = findings.front().kind == Kind::broken;
     if (!broken) {  // before anything starts a thread
         findings.push_back(shared_memory());

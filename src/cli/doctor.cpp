@@ -2,6 +2,7 @@
 #include "cli/checkup.hpp"
 #include "cli/commands.hpp"
 #include "cli/manual/page.hpp"
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/this_host.hpp"
 #include "rendezvous/job_environment.hpp"
@@ -24,6 +25,7 @@ namespace tutti::cli {
 namespace {
 
 std::string line(const char* what, const rendezvous::Fact& fact, const char* otherwise) {
+    TUTTI_ASSERT(what != nullptr && otherwise != nullptr);
     return fact ? fmt::format("{:<17} {:<15} {}\n", what, fact.value, fact.source)
                 : fmt::format("{:<17} {:<15} {}\n", what, "-", otherwise);
 }
@@ -79,6 +81,7 @@ int print_checkup() {
     const bool colours = coloured();
     constexpr std::size_t column = 25;
     const std::size_t width = manual::width_of_output() - column;
+    TUTTI_ASSERT(manual::width_of_output() > column);
     const auto below = [&](const std::string& text) {
         const std::string lines = manual::wrapped(text, width, column);
         fmt::print("{:{}}{}\n", "", column, colours ? fmt::format("\033[2m{}\033[0m", lines) : lines);

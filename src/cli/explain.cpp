@@ -1,5 +1,6 @@
 // tutti explain: the schedule that a collective would use, in words; or what a graph does (explain_graph.hpp).
 #include "algorithm/explain.hpp"
+#include "core/assert.hpp"
 
 #include "algorithm/select.hpp"
 #include "cli/commands.hpp"
@@ -51,8 +52,10 @@ algorithm::Tuning tuning_of() {
 // Ranks in blocks of equal size, the first hosts one more where they do not divide.
 algorithm::Layout layout_of(const ExplainArguments& a) {
     algorithm::Layout layout;
+    TUTTI_ASSERT(a.ranks >= 1 && a.hosts >= 1 && a.hosts <= a.ranks);
     const auto shape = transport::ArenaLayout::of(a.ranks, a.ranks);
     for (int r = 0; r < a.ranks; ++r) layout.host_of.push_back(static_cast<int>(std::int64_t{r} * a.hosts / a.ranks));
+    TUTTI_ASSERT(layout.host_of.size() == static_cast<std::size_t>(a.ranks));
     layout.shared_memory = a.transport != "tcp";
     layout.slot_bytes = shape.slot_bytes;
     layout.slots = shape.slots;
@@ -64,6 +67,7 @@ algorithm::Layout layout_of(const ExplainArguments& a) {
 }
 
 algorithm::Request request_of(const ExplainArguments& a) {
+    TUTTI_ASSERT(a.rank >= 0 && a.rank < a.ranks && a.root >= 0 && a.root < a.ranks);
     algorithm::Request request =
         request_for(a.collective, bytes_of(a.bytes, "--bytes"), dtype_from_string(a.dtype), a.ranks);
     request.rank = a.rank;
@@ -172,6 +176,7 @@ void save(const schedule::Recipe& recipe, const std::string& file) {
     if (!(out << text << std::flush))
         throw InvalidArgument(
             fmt::format("--save {}: expected a file that can be written: {}", file, std::strerror(errno)));
+    TUTTI_ASSERT(!recipe.ranks.empty());
     const schedule::Schedule& first = recipe.ranks.front();
     const bool staged = !first.in_place && std::ranges::any_of(first.steps, [](const schedule::Step& step) {
         return schedule::is_shared(step.kind);
@@ -246,16 +251,16 @@ Command add_explain(CLI::App& app) {
             std::fputs(algorithm::describe_table(tuning_of().rules).c_str(), stdout);
             return 0;
         }
+        if (a->hosts < 1 || a->hosts > a->ranks) {
+            throw InvalidArgument("--hosts " + std::to_string(a->hosts) + ": expected 1 to " +
+                                  std::to_string(a->ranks) + " (--ranks)");
+        }
         if (a->choices) {
             std::fputs(algorithm::describe_choices(layout_of(*a)).c_str(), stdout);
             return 0;
         }
         if (a->collective.empty())
             throw InvalidArgument("no collective given: tutti explain all_reduce --ranks 4 --bytes 1M");
-        if (a->hosts < 1 || a->hosts > a->ranks) {
-            throw InvalidArgument("--hosts " + std::to_string(a->hosts) + ": expected 1 to " +
-                                  std::to_string(a->ranks) + " (--ranks)");
-        }
         for (const auto& [name, value] : {std::pair{"--rank", a->rank}, {"--root", a->root}}) {
             if (value < 0 || value >= a->ranks) {
                 throw InvalidArgument(std::string(name) + " " + std::to_string(value) + ": expected 0 to " +

@@ -2,6 +2,7 @@
 
 #include "cli/line_diff.hpp"
 #include "cli/manual/page.hpp"
+#include "core/assert.hpp"
 #include "core/text.hpp"
 #include "core/whole_file.hpp"
 #include "graph/picture.hpp"
@@ -78,6 +79,8 @@ void print_nodes(const RankGraph& one) {
          g.buffers.size(), std::accumulate(g.buffers.begin(), g.buffers.end(), std::uint64_t{0}), g.predicted_us());
     if (!g.nodes.empty()) show("  {:>6} {:>10} {:>10}\n", "node", "at us", "takes us");
     for (const graph::Bar& bar : graph::timeline(g)) {
+        TUTTI_ASSERT(bar.node >= 0 && static_cast<std::size_t>(bar.node) < g.nodes.size() &&
+                     bar.end_us >= bar.begin_us);
         const Node& n = g.nodes[static_cast<std::size_t>(bar.node)];
         show("  {:>6} {:>10.1f} {:>10.1f}  {}{}\n", n.id, bar.begin_us, bar.end_us - bar.begin_us,
              n.asynchronous ? "start of " : "", graph::describe(g, n));
@@ -86,6 +89,7 @@ void print_nodes(const RankGraph& one) {
 
 /// At most `columns` letters; the bytes of one stay together.
 std::string cut(const std::string& line, std::size_t columns) {
+    TUTTI_ASSERT(columns > 0);
     std::size_t letters = 0;
     for (std::size_t i = 0; i < line.size(); ++i) {
         if ((static_cast<unsigned char>(line[i]) & 0xc0U) == 0x80) continue;
@@ -115,6 +119,7 @@ void print_changes(const Graph& captured, const graph::Optimised& optimised) {
 }
 
 void write_picture(const std::string& file, std::span<const graph::Panel> panels) {
+    TUTTI_ASSERT(!file.empty() && !panels.empty());
     std::ofstream out(file, std::ios::binary);
     if (!(out << graph::picture_of(panels) << std::flush))
         throw InvalidArgument(
@@ -150,6 +155,7 @@ int explain_graphs(const GraphQuestion& question) {
         return 0;
     }
     const std::vector<graph::Optimised> optimised = graph::optimise(graphs, {.stages = true});
+    TUTTI_ASSERT(optimised.size() == graphs.size());
     const graph::Optimised& result = optimised[static_cast<std::size_t>(shown - all.begin())];
     print_changes(shown->graph, result);
     const std::vector<graph::Panel> panels{{of_rank + "before", shown->graph}, {of_rank + "after", result.graph}};

@@ -1,5 +1,6 @@
 #include "cli/explain_quantized.hpp"
 
+#include "core/assert.hpp"
 #include "core/deadline.hpp"
 #include "quantize/quantize.hpp"
 #include "schedule/code_form.hpp"
@@ -28,6 +29,7 @@ double ns_per_element(std::size_t elements, F&& f) {
         f();
         best = std::min(best, std::chrono::duration<double, std::nano>(Clock::now() - start).count());
     }
+    TUTTI_ASSERT(elements > 0 && best >= 0);
     return best / static_cast<double>(elements);
 }
 
@@ -38,6 +40,7 @@ struct Kernels {
 Kernels measure(const QuantizedQuestion& q, Format format) {
     constexpr std::size_t elements = 1 << 15;  // a tile
     const Blocks run{elements, q.block, q.block};
+    TUTTI_ASSERT(q.block > 0 && size_of(q.dtype) > 0);
     std::vector<std::byte> values(elements * size_of(q.dtype)), codes(run.code_bytes(format));
     std::vector<float> sums(elements, 1.0F), scales(run.blocks());
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::byte>(i * 7 % 60);
@@ -67,6 +70,7 @@ std::string explain_quantized(const QuantizedQuestion& q, const algorithm::CostM
     if (q.dtype != DType::float32 && q.dtype != DType::float16 && q.dtype != DType::bfloat16)
         throw InvalidArgument(fmt::format("--dtype {}: expected float32, float16 or bfloat16, which can be quantised",
                                           to_string(q.dtype)));
+    TUTTI_ASSERT(q.ranks >= 1 && q.block > 0);
     const auto format = static_cast<Format>(q.type);
     const auto element = static_cast<double>(size_of(q.dtype));
     const double count = static_cast<double>(q.bytes) / element, n = q.ranks;
@@ -80,6 +84,7 @@ std::string explain_quantized(const QuantizedQuestion& q, const algorithm::CostM
     const double cost = k.encode + k.add + (q.quantize_results ? k.encode_sums / n + k.decode : 0);
     const double memory = std::max({costs.share_gbps, costs.stream_gbps, costs.pull_gbps});
     const double speed = q.one_host ? memory : q.network_gbps > 0 ? q.network_gbps : costs.tcp_gbps;
+    TUTTI_ASSERT(speed > 0 && cost > 0);
     const bool pays = saved / speed > cost;
 
     static constexpr const char* types[] = {"int8", "int4", "float8_e4m3fn", "float8_e5m2"};

@@ -1,5 +1,5 @@
-// tutti's changes to its host beside its own memory and connections, as the environment has them: four settings, each
-// left alone or described.
+// What tutti changes on its host beyond its own memory and connections, as the environment sets it: a finding for each
+// of four settings.
 //
 // Threads: any.
 #pragma once

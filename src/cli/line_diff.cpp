@@ -1,5 +1,6 @@
 #include "cli/line_diff.hpp"
 
+#include "core/assert.hpp"
 #include "core/text.hpp"
 
 #include <fmt/format.h>
@@ -31,6 +32,7 @@ std::vector<Match> matches_of(const Lines& a, const Lines& b) {
     for (; begin < least && a[begin] == b[begin]; ++begin) matches.emplace_back(begin, begin);
     while (tail < least - begin && a[a.size() - 1 - tail] == b[b.size() - 1 - tail]) ++tail;
     const std::size_t rows = a.size() - tail - begin, columns = b.size() - tail - begin;
+    TUTTI_ASSERT(begin + tail <= least);
     if (rows > 0 && columns < cells_max / rows) {
         // length[i][j]: of the longest sequence from line i before and line j after.
         std::vector<std::uint32_t> length((rows + 1) * (columns + 1));
@@ -49,6 +51,7 @@ std::vector<Match> matches_of(const Lines& a, const Lines& b) {
         }
     }
     for (; tail > 0; --tail) matches.emplace_back(a.size() - tail, b.size() - tail);
+    TUTTI_ASSERT(matches.size() <= least);
     return matches;
 }
 
@@ -67,11 +70,13 @@ std::vector<Row> rows_of(const Lines& a, const Lines& b) {
         for (; j < b_end; ++j) rows.push_back({'+', b[j], i, j});
     };
     for (const auto& [x, y] : matches_of(a, b)) {
+        TUTTI_ASSERT(x >= i && y >= j && a[x] == b[y]);
         until(x, y);
         rows.push_back({' ', a[i], i, j});
         ++i, ++j;
     }
     until(a.size(), b.size());
+    TUTTI_ASSERT(rows.size() >= std::max(a.size(), b.size()) && rows.size() <= a.size() + b.size());
     return rows;
 }
 
@@ -91,6 +96,7 @@ std::vector<std::string> line_diff(std::string_view before, std::string_view aft
             if (rows[k].sign != ' ') last = k;
         }
         const std::size_t begin = i > context ? i - context : 0, end = std::min(last + context + 1, rows.size());
+        TUTTI_ASSERT(begin <= i && i <= last && last < end && end <= rows.size());
         std::size_t removed = 0, added = 0;
         for (std::size_t k = begin; k < end; ++k) {
             removed += rows[k].sign == '+' ? 0U : 1U;

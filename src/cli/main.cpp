@@ -2,6 +2,7 @@
 #include "bench/collectives/command.hpp"
 #include "cli/commands.hpp"
 #include "cli/manual/page.hpp"
+#include "core/assert.hpp"
 #include "core/suggestion.hpp"
 #include "core/text.hpp"
 
@@ -28,6 +29,7 @@ int fail(const std::string& text) {
 
 // The message about words that CLI11 could not place.
 std::string unexpected(const CLI::App& sub, const std::vector<std::string>& words) {
+    TUTTI_ASSERT(!sub.get_name().empty());
     const std::string help = fmt::format("; tutti {} --help lists them", sub.get_name());
     for (const std::string& word : words) {
         if (word.size() < 2 || word.front() != '-') continue;
@@ -45,6 +47,7 @@ std::string unknown_command(const std::string& word, const std::vector<std::stri
 
 // All that was printed has to be somewhere: a full disk is a failure, of whatever command.
 int finish(int status) {
+    TUTTI_ASSERT(status >= 0);
     errno = 0;
     const bool flushed = std::fflush(stdout) == 0;
     if (flushed && std::ferror(stdout) == 0) return status;

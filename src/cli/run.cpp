@@ -1,6 +1,7 @@
 // tutti run: starts the ranks of a job, here, on this node of several, or on other hosts over ssh. Its flags are those
 // of torchrun and DeepSpeed's launcher; tutti launch is the same with the defaults of torch.distributed.launch.
 #include "cli/commands.hpp"
+#include "core/assert.hpp"
 #include "core/text.hpp"
 #include "core/this_host.hpp"
 #include "launch/launcher.hpp"
@@ -75,6 +76,7 @@ int nodes_of(const launch::Given& given) {
 }
 
 int number_of(const launch::Given& given, int otherwise, int least, int most) {
+    TUTTI_ASSERT(least <= most);
     if (!given) return otherwise;
     const auto value = number_in<int>(given.value);
     if (!value || *value < least || *value > most)
@@ -104,6 +106,7 @@ launch::Placement placement_of(const RunArguments& a) {
 
 // Ten years are as good as no end, and can be added to any clock.
 std::chrono::milliseconds from_seconds(double seconds) {
+    TUTTI_ASSERT(seconds >= 0);
     constexpr double longest_ms = 10 * 365.25 * 86400 * 1000;
     return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(std::min(seconds * 1000, longest_ms))));
 }
@@ -196,9 +199,11 @@ void find_interpreter(launch::Options& options, const RunArguments& a) {
     if (a.module) words.emplace_back("-m");
     options.program_words = words.size() + 1;
     command.insert(command.begin(), words.begin(), words.end());
+    TUTTI_ASSERT(options.program_words <= command.size());
 }
 
 int run_on_hosts(const RunArguments& a, launch::Options options, const std::vector<launch::Host>& hosts) {
+    TUTTI_ASSERT(!hosts.empty());
     launch::SshOptions ssh;
     if (a.ssh_port != 0) ssh.arguments = {"-p", std::to_string(a.ssh_port)};
     for (std::size_t start = 0; start < a.launcher_args.size();) {

@@ -1,6 +1,7 @@
 // tutti status: a page of a running job on this host, with the secret from the environment and not from the command
 // line, which others could read.
 #include "cli/commands.hpp"
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "record/http.hpp"
 #include "security/secret.hpp"
@@ -26,6 +27,7 @@ struct StatusArguments {
 };
 
 void print_page(const StatusArguments& a, const std::string& page, int port, const security::Secret& secret) {
+    TUTTI_ASSERT(page.starts_with('/') && port >= 1 && port <= 65535);
     const AbortFlag stop;
     const auto answer = record::http_get({static_cast<std::uint16_t>(port)}, page, record::page_token(secret),
                                          Deadline::after(std::chrono::seconds(10)), stop)

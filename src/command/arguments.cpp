@@ -1,5 +1,6 @@
 #include "command/arguments.hpp"
 
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/suggestion.hpp"
 
@@ -20,6 +21,7 @@ std::string both_spellings(const std::string& names) {
     for (std::size_t start = 0; start < names.size();) {
         const std::size_t end = std::min(names.find(',', start), names.size());
         const std::string name = names.substr(start, end - start);
+        TUTTI_ASSERT(name.size() >= 2 && name.front() == '-');
         std::string other = name;
         std::replace(other.begin() + 2, other.end(), '-', '_');  // after "--"
         all += (all.empty() ? "" : ",") + name + (other == name ? "" : "," + other);
@@ -40,6 +42,7 @@ std::uint64_t bytes_of(const std::string& text, const std::string& option) {
         (power > 0 && value >> (64 - 10 * power) != 0)) {
         throw CLI::ValidationError(option, "\"" + text + "\": expected a size such as 8, 64K, 1M or 2G");
     }
+    TUTTI_ASSERT(power < letters.size());
     return value << (10 * power);
 }
 
@@ -58,6 +61,7 @@ CLI::Validator is_duration(Zero zero) {
 }
 
 CLI::Validator one_of(const std::vector<std::string>& words) {
+    TUTTI_ASSERT(!words.empty());
     return {[words](const std::string& text) -> std::string {
                 if (std::ranges::find(words, text) != words.end()) return "";
                 return fmt::format("\"{}\": expected {}{}", text, fmt::join(words, ", "), did_you_mean(text, words));
@@ -66,6 +70,7 @@ CLI::Validator one_of(const std::vector<std::string>& words) {
 }
 
 CLI::Validator shows(const std::vector<std::string>& words, Form form) {
+    TUTTI_ASSERT(!words.empty());
     return {[](const std::string&) { return std::string(); },
             fmt::format("{{{}}}{}", fmt::join(words, ","), form == Form::list ? ",..." : "")};
 }
@@ -90,6 +95,7 @@ std::vector<std::string> option_names(const CLI::App& app) {
 }
 
 std::vector<std::string> take_command(const CLI::App& sub, std::vector<std::string>& arguments) {
+    TUTTI_ASSERT(!arguments.empty() && arguments.front() == sub.get_name());
     auto at = arguments.begin() + 1;
     for (; at != arguments.end(); ++at) {
         if (*at == "-np") *at = "--np";  // mpirun's

@@ -12,7 +12,8 @@
 
 namespace tutti::command {
 
-/// "-n,--nproc-per-node,--nnodes" also with "--nproc_per_node".
+/// The option names of a list, each with dashes also with underscores: "-n,--num-nodes" gives
+/// "-n,--num-nodes,--num_nodes".
 std::string both_spellings(const std::string& names);
 /// 8, 64K, 1M, 2G (powers of two), also 64KB and 64KiB. Throws CLI::ValidationError naming `option`.
 std::uint64_t bytes_of(const std::string& text, const std::string& option);

@@ -1,5 +1,7 @@
 #include "command/requests.hpp"
 
+#include "core/assert.hpp"
+
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
@@ -12,6 +14,7 @@ namespace tutti::command {
 std::vector<std::string> planned_collectives() {
     std::vector<std::string> names;
     for (const CollectiveTraits& traits : collective_table) names.emplace_back(traits.name);
+    TUTTI_ASSERT(!names.empty());
     return names;
 }
 
@@ -28,6 +31,7 @@ algorithm::Request request_for(const std::string& collective, std::uint64_t byte
     request.single_rounding = is_low_precision(dtype);
     if (traits_of(*found).combines) request.op = ReduceOp::Kind::sum;
     const auto n = static_cast<std::uint64_t>(ranks);
+    TUTTI_ASSERT(ranks >= 1 && request.element_bytes > 0);
     const std::uint64_t count = bytes / request.element_bytes;
     const std::vector<std::uint64_t> blocks(n, count / n);
     const CollectiveTraits& traits = traits_of(*found);

@@ -358,6 +358,7 @@ class Explain(CliCase):
 
     def test_bad_arguments_are_refused_in_a_sentence(self):
         for arguments, words in ((["all_reduce", "--ranks", 2, "--hosts", 3], "--hosts 3"),
+                                 (["--choices", "--ranks", 2, "--hosts", 3], "--hosts 3"),
                                  (["all_reduce", "--rank", 7], "--rank 7"), (["all_reduce", "--bytes", "many"], "many"),
                                  (["reduce_all"], "reduce_all"), (["all_reduce", "--algorithm", "magic"], "magic")):
             with self.subTest(arguments=arguments):

@@ -1,5 +1,6 @@
 // What a shell proposes for a command line of tutti's: the shells' scripts ask the program itself.
 #include "cli/manual/page.hpp"
+#include "core/assert.hpp"
 
 #include <fmt/format.h>
 
@@ -118,6 +119,7 @@ class Proposer {
     }
     // Of an entry, behind `before`, which is a part of the word: "--dtype=" or nothing.
     void values(const Entry& entry, const std::string& before = "") {
+        TUTTI_ASSERT(before.size() <= word_.size());
         if (entry.value == "FILE")
             lines_.emplace_back(":files");
         else if (entry.value == "FOLDER" || entry.value == "DIR")
@@ -162,10 +164,12 @@ std::optional<std::size_t> program_in(const Page& page, const Lines& words) {
 }  // namespace
 
 std::string completion_script(std::string_view shell) {
+    TUTTI_ASSERT(shell == "bash" || shell == "zsh" || shell == "fish");
     return shell == "bash" ? bash_script : shell == "zsh" ? zsh_script : fish_script;
 }
 
 std::vector<std::string> proposals(const std::vector<Page>& pages, std::vector<std::string> words) {
+    TUTTI_ASSERT(!pages.empty());
     if (words.empty()) words.emplace_back();
     if (words.back() == "=") words.emplace_back();
     const std::string typed = words.back();

@@ -1,4 +1,5 @@
 #include "cli/manual/page.hpp"
+#include "core/assert.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -21,6 +22,7 @@ std::string with_values(const Entry& entry) {
 }
 
 std::string line(const std::string& head, const std::string& text, std::size_t width) {
+    TUTTI_ASSERT(width > text_column);
     std::string result = "  " + head;
     const bool below = result.size() + 2 > text_column;
     result += below ? '\n' + std::string(text_column, ' ') : std::string(text_column - result.size(), ' ');
@@ -28,6 +30,7 @@ std::string line(const std::string& head, const std::string& text, std::size_t w
 }
 
 std::string line(const Entry& entry, std::size_t width) {
+    TUTTI_ASSERT(!entry.names.empty() && !entry.names.front().empty());
     std::string head = fmt::format("{}", fmt::join(entry.names, ", "));
     if (!entry.value.empty() && entry.names.front().front() == '-') head += ' ' + entry.value;
     return line(head, with_values(entry), width);

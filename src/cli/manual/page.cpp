@@ -1,5 +1,7 @@
 #include "cli/manual/page.hpp"
 
+#include "core/assert.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/ioctl.h>
@@ -57,6 +59,7 @@ Entry entry_of(const CLI::Option& option) {
     entry.fallback = option.get_default_str();
     entry.required = option.get_required();
     entry.repeats = option.get_expected_max() > 1;
+    TUTTI_ASSERT(!entry.names.empty());
     return entry;
 }
 
@@ -118,6 +121,7 @@ Page page_of(const CLI::App& command) {
     std::ranges::stable_partition(page.sections, [](const Section& s) { return !s.title.empty(); });
     page.notes = notes_of(command.get_footer());
     page.usage = usage_of(page);
+    TUTTI_ASSERT(page.name.starts_with("tutti") && !page.summary.empty());
     return page;
 }
 
@@ -133,6 +137,7 @@ std::vector<Page> pages_of(const CLI::App& program) {
 }
 
 std::string wrapped(const std::string& text, std::size_t width, std::size_t indent) {
+    TUTTI_ASSERT(width > 0);
     std::string result;
     std::size_t column = 0;
     std::istringstream words(text);

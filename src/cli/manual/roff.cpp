@@ -1,5 +1,6 @@
 // Man pages: man(7), the macros that every formatter knows.
 #include "cli/manual/page.hpp"
+#include "core/assert.hpp"
 #include "core/env.hpp"
 
 #include <tutti/version.hpp>
@@ -60,6 +61,7 @@ std::string italic(const std::string& text) {
 }
 
 std::string tagged(const Entry& entry) {
+    TUTTI_ASSERT(!entry.names.empty() && !entry.names.front().empty());
     const bool flag = entry.names.front().front() == '-';
     std::string head;
     for (const std::string& name : entry.names) head += (head.empty() ? "" : ", ") + (flag ? bold(name) : italic(name));
@@ -106,6 +108,7 @@ std::string roff(const Page& page) {
     const bool program = !page.commands.empty();
     const std::string title = title_of(page.name);
     std::string summary = page.summary.substr(0, page.summary.find(": tutti "));
+    TUTTI_ASSERT(!summary.empty());
     if (!program) summary.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(summary.front())));
     while (summary.ends_with('.')) summary.pop_back();
     std::string text = fmt::format(".TH {} 1 {} \"tutti {}\" \"User Commands\"\n.SH NAME\n{}", escaped(upper(title)),
