@@ -20,10 +20,10 @@ enum class DebugLevel {
 /// TORCH_DISTRIBUTED_DEBUG, OFF, INFO or DETAIL; without either, or with another value there, off.
 ///
 /// At `detail` a collective, also an asynchronous one, first waits for all ranks of its group, at most its timeout, and
-/// names those that do not come as monitored_barrier does. Then all compare the function that they call and everything
-/// on which ranks must agree, whatever backend runs it: element counts, types, operators, roots, kinds of device, the
-/// lengths of all blocks, and of an all_to_all what each pair exchanges. If they differ, every rank throws
-/// CollectiveMismatch with the calls of all ranks, and the group can be used on. With TORCH_SHOW_CPP_STACKTRACES=1 each
+/// names the ranks that do not arrive, as monitored_barrier does. Then all compare the function that they call and
+/// everything on which ranks must agree, whatever backend runs it: element counts, types, operators, roots, kinds of
+/// device, the lengths of all blocks, and of an all_to_all what each pair exchanges. If they differ, every rank throws
+/// CollectiveMismatch with the calls of all ranks, and the group stays usable. With TORCH_SHOW_CPP_STACKTRACES=1 each
 /// logs its call site. The level must be the same on all ranks; `detail` slows every collective down.
 TUTTI_API DebugLevel get_debug_level() noexcept;
 TUTTI_API void set_debug_level(DebugLevel level) noexcept;

@@ -1,6 +1,6 @@
-// The one family of exceptions that tutti throws.
+// The exceptions that tutti throws.
 //
-// Three kinds: a request that cannot be carried out is InvalidArgument, before any byte moves; a failure of the world
+// Three kinds: a request that cannot be carried out is InvalidArgument, before any byte moves; a failure from outside
 // (a lost peer, a deadline, the network, a store) is one of the other classes and carries the known facts; a broken
 // invariant of tutti itself is InternalError.
 // Follows torch.distributed: DistError, DistBackendError, DistNetworkError, DistStoreError.
@@ -20,7 +20,7 @@ enum class ErrorCode : int {
     invalid_argument = 1,     ///< the caller asked for something impossible; nothing was sent
     timeout = 2,              ///< a deadline passed
     peer_lost = 3,            ///< a rank died, left, or cannot be reached any more
-    collective_mismatch = 4,  ///< the ranks called different things
+    collective_mismatch = 4,  ///< the ranks called different collectives, or one with different arguments
     network = 5,              ///< a connection was refused, reset or could not be made, or bytes changed on the way
     store = 6,                ///< a key/value store failed or is unreachable
     backend = 7,              ///< a backend cannot do the requested operation, or failed
@@ -41,11 +41,11 @@ struct ErrorContext {
     std::string group;           ///< name of the group
     int rank = -1;               ///< the rank that raises (in the group)
     int peer = -1;               ///< the rank that the error is about (in the group)
-    std::string phase;           ///< the step that was under way
+    std::string phase;           ///< the step of the operation in which it failed
     std::uint64_t bytes_done = 0;
     std::uint64_t bytes_total = 0;
-    std::chrono::nanoseconds elapsed{0};
-    std::string hint;  ///< advice to the reader
+    std::chrono::nanoseconds elapsed{0};  ///< since the call began
+    std::string hint;                     ///< advice to the reader
 };
 
 /// Base of all exceptions of tutti.

@@ -61,7 +61,7 @@ template <class T>
 concept HasToObject = requires(const T& value) {
     { to_object(value) } -> std::same_as<Object>;
 };
-/// By either of these.
+/// Converts by the type's ObjectTraits, or by the user's to_object.
 template <class T>
 Object object_of(const T& value);
 }  // namespace detail
@@ -85,7 +85,7 @@ enum class ObjectKind : std::uint8_t {
 };
 
 namespace detail {
-/// The memory of an Object's value: a small one lies here, any other one on the heap, and copies copy it.
+/// The storage of an Object's value: a bool, an integer or a real number lies inline, any other value on the heap.
 /// Invariant: from ObjectKind::complex on the value is a pointer to an object of its own, whose type the kind says.
 class TUTTI_API ObjectStorage {
  public:
@@ -117,7 +117,7 @@ class TUTTI_API ObjectStorage {
     ObjectKind kind() const noexcept { return kind_; }
     /// An integer above the largest int64.
     bool is_large() const noexcept { return is_large_; }
-    // The kind says which of these there is.
+    // Precondition of each: kind() is its kind.
     bool logical() const noexcept { return value_.logical; }
     std::int64_t integer() const noexcept { return value_.integer; }
     std::uint64_t natural() const noexcept { return value_.natural; }
