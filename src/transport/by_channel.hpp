@@ -4,6 +4,7 @@
 // Threads: one at a time.
 #pragma once
 
+#include "core/assert.hpp"
 #include "core/kept_map.hpp"
 
 #include <cstddef>
@@ -26,6 +27,7 @@ class ByChannel {
     /// Null: nothing waits there.
     const List* on(std::uint64_t channel) const {
         const auto found = lists_.find(channel);
+        TUTTI_ASSERT(found == lists_.end() || !found->second.empty());
         return found == lists_.end() ? nullptr : &found->second;
     }
     Channel end() noexcept { return lists_.end(); }
@@ -38,12 +40,16 @@ class ByChannel {
         return list.back() = std::move(item);
     }
     void remove(Channel channel, typename List::iterator item) {
+        TUTTI_ASSERT(channel != lists_.end());
+        TUTTI_ASSERT(!channel->second.empty());
         drop(channel->second, item);
         if (channel->second.empty()) lists_.erase(channel);
     }
     /// Those for which `condition` holds. Returns how many.
     template <class Condition>
     std::size_t remove_if(Channel channel, const Condition& condition) {
+        TUTTI_ASSERT(channel != lists_.end());
+        TUTTI_ASSERT(!channel->second.empty());
         const std::size_t removed = drop_if(channel->second, condition);
         if (channel->second.empty()) lists_.erase(channel);
         return removed;
@@ -78,11 +84,13 @@ class ByChannel {
         return dropped;
     }
     void drop(List& list, typename List::iterator item) {
+        TUTTI_ASSERT(!list.empty());
         if (spare_.size() >= KeptMap<std::uint64_t, List>::spare_max) {
             list.erase(item);
             return;
         }
         *item = T();
+        TUTTI_ASSERT(spare_.size() < KeptMap<std::uint64_t, List>::spare_max);
         spare_.splice(spare_.begin(), list, item);
     }
 

@@ -4,6 +4,8 @@
 // Threads: one at a time.
 #pragma once
 
+#include "core/assert.hpp"
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -20,23 +22,30 @@ class Credit {
     static constexpr std::size_t cost_of(std::size_t length) { return length + message_cost; }
 
     bool allows(std::size_t cost) const noexcept { return cost <= available_; }
-    void spend(std::size_t cost) noexcept { available_ -= cost; }
+    void spend(std::size_t cost) noexcept {
+        TUTTI_ASSERT(allows(cost));
+        available_ -= cost;
+    }
     /// The peer has sent a message of that cost (0: none), and gives some of ours back. Both numbers are the peer's,
     /// and may be any: false where they break the rules.
     bool take_in(std::uint64_t cost, std::uint64_t given_back, std::size_t longest) noexcept {
+        TUTTI_ASSERT(available_ <= limit && unconsumed_ <= limit);
         if (cost > cost_of(longest) || unconsumed_ + cost > limit || given_back > limit - available_) return false;
         unconsumed_ += cost;
         available_ += given_back;
+        TUTTI_ASSERT(available_ <= limit && unconsumed_ <= limit);
         return true;
     }
     /// A receive has taken a message. True: so much is owed that the peer should not have to wait for our next message.
     bool consume(std::size_t length) noexcept {
+        TUTTI_ASSERT(owed_ + cost_of(length) <= unconsumed_);
         owed_ += cost_of(length);
         return owed_ >= limit / 2;
     }
     std::size_t owed() const noexcept { return owed_; }
     /// Pays what is owed, with a message that says so.
     std::uint64_t give_back() noexcept {
+        TUTTI_ASSERT(owed_ <= unconsumed_);
         unconsumed_ -= owed_;
         return std::exchange(owed_, 0);
     }

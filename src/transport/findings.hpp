@@ -3,6 +3,7 @@
 // Threads: one at a time.
 #pragma once
 
+#include "core/assert.hpp"
 #include "transport/frame.hpp"
 #include "transport/transfer.hpp"
 
@@ -32,8 +33,12 @@ class Findings {
  public:
     bool empty() const noexcept { return found_.empty(); }
     std::vector<Finding> take() { return std::exchange(found_, {}); }
-    void add(Finding finding) { found_.push_back(std::move(finding)); }
+    void add(Finding finding) {
+        TUTTI_ASSERT(finding.peer >= 0);
+        found_.push_back(std::move(finding));
+    }
     void add_mismatch(int peer, const Frame& frame, std::uint64_t mine, std::size_t their_bytes, std::size_t my_bytes) {
+        TUTTI_ASSERT(peer >= 0);
         found_.push_back({.kind = Finding::Kind::mismatch,
                           .peer = peer,
                           .channel = frame.channel,
@@ -44,6 +49,8 @@ class Findings {
     }
     /// Whether a message is the one that a receive is for; else that is a mismatch.
     bool fits(int source, const Frame& frame, const Transfer& receive) {
+        TUTTI_ASSERT(!receive.done);
+        TUTTI_ASSERT(receive.peer == any_source || receive.peer == source);
         if (frame.length == receive.bytes && frame.fingerprint == receive.fingerprint) [[likely]]
             return true;
         add_mismatch(source, frame, receive.fingerprint, frame.length, receive.bytes);

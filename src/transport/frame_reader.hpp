@@ -4,6 +4,7 @@
 // Threads: one at a time.
 #pragma once
 
+#include "core/assert.hpp"
 #include "transport/frame.hpp"
 #include "transport/matching.hpp"
 #include "transport/transfer.hpp"
@@ -41,17 +42,31 @@ class FrameReader {
     void begin_turn() noexcept { drained_ = false; }
     /// Reads ahead as far as it reaches. True when a whole header is there, which header() gives.
     bool look_for_header(Stream& stream);
-    std::size_t bytes_ahead() const noexcept { return end_ - begin_; }
+    std::size_t bytes_ahead() const noexcept {
+        TUTTI_ASSERT(begin_ <= end_ && end_ <= stage_.size());
+        return end_ - begin_;
+    }
     const Frame& header() const noexcept { return header_; }
     /// The next bytes are behind it.
-    void pass_header() noexcept { begin_ += sizeof(Frame); }
+    void pass_header() noexcept {
+        TUTTI_ASSERT(!in_payload_);
+        TUTTI_ASSERT(bytes_ahead() >= sizeof(Frame));
+        begin_ += sizeof(Frame);
+    }
     /// A header that came by itself.
-    void set_header(const Frame& frame) noexcept { header_ = frame; }
+    void set_header(const Frame& frame) noexcept {
+        TUTTI_ASSERT(!is_within_frame());
+        header_ = frame;
+    }
 
     /// Its payload goes to a receive, or to a message that waits for one.
     void begin_payload(Transfer& receive) noexcept { begin_payload(&receive, nullptr); }
     void begin_payload(Unexpected& message) noexcept { begin_payload(nullptr, &message); }
-    bool has_whole_payload() const noexcept { return payload_done_ == header_.length; }
+    bool has_whole_payload() const noexcept {
+        TUTTI_ASSERT(in_payload_);
+        TUTTI_ASSERT(payload_done_ <= header_.length);
+        return payload_done_ == header_.length;
+    }
     /// Of the payload, at most so many bytes; returns how many.
     std::size_t read_payload(Stream& stream, std::size_t most, Bounce& bounce);
     Transfer* receive() const noexcept { return receive_; }

@@ -1,4 +1,5 @@
 // Incoming frames, and the places of their payloads.
+#include "core/assert.hpp"
 #include "transport/mailbox.hpp"
 
 #include <algorithm>
@@ -15,6 +16,7 @@ constexpr unsigned turns_between_looks = 8;
 // receive, its owner is likely to post the next one: the message stays in the stream until a turn that has nothing else
 // to do here.
 bool Mailbox::read_some(Peer& p) {
+    TUTTI_ASSERT(!p.lost && p.rank != rank_);
     Stream* const stream = streams_.to(p.rank);
     if (stream == nullptr) return false;
     // A look at a socket costs a call. A stream on which no operation waits gets a look now and then.
@@ -53,6 +55,8 @@ bool Mailbox::read_some(Peer& p) {
             if (!on_frame(p, header)) return true;
             if (!reader.in_payload()) continue;
         }
+        TUTTI_ASSERT(left <= turn_bytes);
+        TUTTI_ASSERT(reader.in_payload());
         while (!reader.has_whole_payload() && left > 0) {
             const std::size_t count = reader.read_payload(*stream, turn_bytes, bounce_);
             if (count == 0) break;
@@ -71,6 +75,7 @@ bool Mailbox::read_some(Peer& p) {
 
 // False: nothing more of this peer is read in this turn.
 bool Mailbox::on_frame(Peer& p, const Frame& frame) {
+    TUTTI_ASSERT(!p.lost && !p.reader.in_payload());
     if (frame.magic != Frame::magic_number || frame.world != world_) {
         p.lose(frame.magic != Frame::magic_number ? "it sent something that is not a frame"
                                                   : "it sent a message of another (older) world");
@@ -98,6 +103,8 @@ bool Mailbox::on_frame(Peer& p, const Frame& frame) {
 }
 
 bool Mailbox::on_eager(Peer& p, const Frame& frame) {
+    TUTTI_ASSERT(frame.kind == Frame::Kind::eager);
+    TUTTI_ASSERT(!p.reader.in_payload());
     const std::size_t length = std::min<std::uint64_t>(frame.length, Credit::limit);
     if (!p.credit.take_in(Credit::cost_of(length), frame.id, eager_bytes)) {
         p.lose("it sent more than it was allowed to");
@@ -111,11 +118,13 @@ bool Mailbox::on_eager(Peer& p, const Frame& frame) {
     }
     if (!checks_.allows_unmet(p.rank, frame)) return false;
     Unexpected& message = matching_.keep_with_bytes(p.rank, frame);
+    TUTTI_ASSERT(message.source == p.rank && message.bound == nullptr);
     p.reader.begin_payload(message);
     return true;
 }
 
 bool Mailbox::on_request(Peer& p, const Frame& frame) {
+    TUTTI_ASSERT(frame.kind == Frame::Kind::request);
     if (Transfer* const receive = take_posted(p.rank, frame.channel)) {
         if (!findings_.fits(p.rank, frame, *receive)) return false;
         receive->peer = p.rank;
@@ -131,14 +140,18 @@ bool Mailbox::on_request(Peer& p, const Frame& frame) {
 
 // To a request of this rank, or to its clear. False: this rank has asked for nothing like that.
 bool Mailbox::on_answer(Peer& p, const Frame& frame) {
+    TUTTI_ASSERT(frame.kind != Frame::Kind::eager && frame.kind != Frame::Kind::request);
     if (frame.kind == Frame::Kind::data) {
         Transfer* const receive = long_messages_.take_granted(p.rank, frame.id, frame.length);
         if (receive == nullptr) return false;
+        TUTTI_ASSERT(p.awaited > 0);
+        TUTTI_ASSERT(receive->peer == p.rank);
         --p.awaited;
         p.reader.begin_payload(*receive);
         return true;
     }
-    Transfer* const send = long_messages_.take_announced(frame.id);
+    Transfer* const send = long_messages_.take_announced(p.rank, frame.id);
+    TUTTI_ASSERT(send == nullptr || (send->peer == p.rank && p.awaited > 0));
     if (send != nullptr) --p.awaited;
     if (frame.kind == Frame::Kind::refused) {
         if (send != nullptr) send->refused = true;
@@ -164,6 +177,7 @@ bool Mailbox::on_answer(Peer& p, const Frame& frame) {
 }
 
 bool Mailbox::on_probe(Peer& p, const Frame& frame) {
+    TUTTI_ASSERT(frame.kind == Frame::Kind::probe);
     switch (checks_.answer_probe(p.rank, frame)) {
         case CallChecks::Answer::none: return true;
         case CallChecks::Answer::mismatch: return false;
@@ -176,16 +190,20 @@ bool Mailbox::on_probe(Peer& p, const Frame& frame) {
 }
 
 void Mailbox::on_payload_complete(Peer& p) {
+    TUTTI_ASSERT(p.reader.has_whole_payload());
     Transfer* const receive = p.reader.receive();
     Unexpected* const message = p.reader.unexpected();
     const bool eager = p.reader.header().kind == Frame::Kind::eager;
     const std::size_t length = p.reader.header().length;
+    TUTTI_ASSERT((receive == nullptr) != (message == nullptr));
+    TUTTI_ASSERT(receive == nullptr || receive->bytes_done == receive->bytes);
     p.reader.end_payload();
     if (receive != nullptr) {
         receive->done = true;
         if (eager) consumed(p, length);
         return;
     }
+    TUTTI_ASSERT(!message->complete);
     message->complete = true;
     if (message->bound == nullptr) return;
     message->bound->fill(message->message());

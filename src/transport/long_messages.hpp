@@ -4,6 +4,7 @@
 // Threads: one at a time.
 #pragma once
 
+#include "core/assert.hpp"
 #include "core/kept_map.hpp"
 #include "transport/frame.hpp"
 #include "transport/transfer.hpp"
@@ -20,11 +21,16 @@ class LongMessages {
  public:
     /// The id of a send, which its request carries and its answer names.
     std::uint64_t announce(Transfer& send) {
+        TUTTI_ASSERT(!send.done);
+        TUTTI_ASSERT(next_id_ >> 40 == 0);  // a key has room for no more
         announced_[next_id_] = &send;
         return next_id_++;
     }
-    /// The send that is answered; it waits no longer. Null: there is none with that id.
-    Transfer* take_announced(std::uint64_t id) { return take(announced_, id); }
+    /// The send to `to` that is answered; it waits no longer. Null: there is none with that id.
+    Transfer* take_announced(int to, std::uint64_t id) {
+        const auto found = announced_.find(id);
+        return found == announced_.end() || found->second->peer != to ? nullptr : take(announced_, id);
+    }
     /// Whether it had been announced and not answered.
     bool withdraw(const Transfer& send) {
         const auto found = std::find_if(announced_.begin(), announced_.end(),
@@ -35,11 +41,15 @@ class LongMessages {
     }
 
     /// The receive's sender is cleared to send.
-    void grant(int source, std::uint64_t id, Transfer& receive) { granted_[key(source, id)] = &receive; }
+    void grant(int source, std::uint64_t id, Transfer& receive) {
+        TUTTI_ASSERT(receive.peer == source);
+        TUTTI_ASSERT(!receive.done);
+        granted_[key(source, id)] = &receive;
+    }
     /// The receive for data that come; null: there is none for so many bytes.
     Transfer* take_granted(int source, std::uint64_t id, std::size_t bytes) {
         const auto found = granted_.find(key(source, id));
-        if (found == granted_.end() || found->second->bytes != bytes) return nullptr;
+        if (found == granted_.end() || found->second->peer != source || found->second->bytes != bytes) return nullptr;
         return take(granted_, found->first);
     }
 
@@ -49,11 +59,16 @@ class LongMessages {
         std::uint64_t channel, id;
         Frame::Kind kind = Frame::Kind::clear;
     };
-    void clear_later(const Clear& clear) { clears_.push_back(clear); }
+    void clear_later(const Clear& clear) {
+        TUTTI_ASSERT(clear.to >= 0);
+        TUTTI_ASSERT(clear.kind == Frame::Kind::clear || clear.kind == Frame::Kind::ready);
+        clears_.push_back(clear);
+    }
     /// Those of the last turn, until the next call.
     std::span<const Clear> take_clears() {
         taken_.clear();
         taken_.swap(clears_);
+        TUTTI_ASSERT(clears_.empty());
         return taken_;
     }
 
@@ -72,7 +87,10 @@ class LongMessages {
         transfers.erase(found);
         return transfer;
     }
-    static std::uint64_t key(int source, std::uint64_t id) { return (static_cast<std::uint64_t>(source) << 40) ^ id; }
+    static std::uint64_t key(int source, std::uint64_t id) {
+        TUTTI_ASSERT(source >= 0);
+        return (static_cast<std::uint64_t>(source) << 40) ^ id;
+    }
 
     ById announced_;
     ById granted_;  // by source and id

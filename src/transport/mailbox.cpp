@@ -1,5 +1,7 @@
 #include "transport/mailbox.hpp"
 
+#include "core/assert.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -7,6 +9,9 @@ namespace tutti::transport {
 namespace {
 
 void deliver(Transfer& send, Transfer& receive, int rank) {
+    TUTTI_ASSERT(rank >= 0);
+    TUTTI_ASSERT(send.bytes == receive.bytes);
+    TUTTI_ASSERT(!send.done);
     receive.fill({send.source, send.bytes});
     receive.peer = rank;
     send.bytes_done = send.bytes;
@@ -23,13 +28,17 @@ Mailbox::Mailbox(int rank, int size, std::uint64_t world, Streams& streams, cons
       checks_(calls, matching_, findings_),
       pulls_(neighbours),
       library_messages_(streams),
-      peers_(size) {}
+      peers_(size) {
+    TUTTI_ASSERT(rank >= 0 && rank < size);
+}
 
 Mailbox::~Mailbox() = default;
 
 // ---- Posting
 
 void Mailbox::post_send(Transfer& transfer) {
+    TUTTI_ASSERT(transfer.peer >= 0);
+    TUTTI_ASSERT(transfer.source != nullptr || transfer.bytes == 0);
     transfer.done = transfer.refused = false;
     transfer.bytes_done = 0;
     if (transfer.peer == rank_) return send_to_itself(transfer);
@@ -50,8 +59,10 @@ void Mailbox::post_send(Transfer& transfer) {
     if (frame.address == 0 && transfer.bytes <= eager_bytes && p.credit.allows(cost)) {
         p.credit.spend(cost);
         frame.id = p.credit.give_back();
+        TUTTI_ASSERT(p.credit.owed() == 0);
         return enqueue(transfer.peer, frame, &transfer);
     }
+    TUTTI_ASSERT(p.rank == transfer.peer && p.rank != rank_);
     frame.kind = Frame::Kind::request;
     frame.id = long_messages_.announce(transfer);
     ++p.awaited;
@@ -59,6 +70,8 @@ void Mailbox::post_send(Transfer& transfer) {
 }
 
 void Mailbox::send_to_itself(Transfer& transfer) {
+    TUTTI_ASSERT(transfer.peer == rank_);
+    TUTTI_ASSERT(!transfer.done);
     Frame frame;
     frame.world = world_;
     frame.channel = transfer.channel;
@@ -74,6 +87,9 @@ void Mailbox::send_to_itself(Transfer& transfer) {
 }
 
 void Mailbox::post_receive(Transfer& transfer) {
+    TUTTI_ASSERT(transfer.peer >= any_source);
+    TUTTI_ASSERT(transfer.on_bytes || transfer.target != nullptr || transfer.bytes == 0);
+    TUTTI_ASSERT(transfer.element_bytes > 0 && transfer.bytes % transfer.element_bytes == 0);
     transfer.done = false;
     transfer.bytes_done = 0;
     Unexpected* const message = matching_.find(transfer);
@@ -83,11 +99,13 @@ void Mailbox::post_receive(Transfer& transfer) {
     }
     if (!findings_.fits(message->source, message->frame, transfer)) return;
     transfer.peer = message->source;
+    TUTTI_ASSERT(message->bound == nullptr);
     if (!message->complete) {
         message->bound = &transfer;
         return;
     }
     if (message->local_send != nullptr) {
+        TUTTI_ASSERT(message->source == rank_);
         deliver(*message->local_send, transfer, rank_);
     } else if (message->frame.kind == Frame::Kind::request) {
         grant(message->source, message->frame, transfer, When::next_turn);
@@ -99,17 +117,21 @@ void Mailbox::post_receive(Transfer& transfer) {
 }
 
 bool Mailbox::cancel_receive(Transfer& transfer) {
+    TUTTI_ASSERT(transfer.peer >= any_source);
     if (!matching_.withdraw(transfer)) return false;
+    TUTTI_ASSERT(!transfer.done);
     count_awaited(transfer, -1);
     return true;
 }
 
 void Mailbox::cancel_send(Transfer& transfer) {
+    TUTTI_ASSERT(transfer.peer >= 0);
     if (transfer.peer == rank_) {
         return matching_.forget_if(transfer.channel,
                                    [&](const Unexpected& message) { return message.local_send == &transfer; });
     }
     Peer& p = peers_.at(transfer.peer);
+    TUTTI_ASSERT(p.rank == transfer.peer);
     if (long_messages_.withdraw(transfer)) --p.awaited;
     if (!library_messages_.withdraw(transfer) && !p.queue.holds(transfer)) return;
     p.lost = true;  // perhaps a part of it has been written
@@ -117,13 +139,16 @@ void Mailbox::cancel_send(Transfer& transfer) {
 }
 
 Transfer* Mailbox::take_posted(int source, std::uint64_t channel) {
+    TUTTI_ASSERT(source >= 0);
     Transfer* const receive = matching_.take_posted(source, channel);
+    TUTTI_ASSERT(receive == nullptr || (receive->channel == channel && !receive->done));
     if (receive != nullptr) count_awaited(*receive, -1);
     return receive;
 }
 
 // Of receives that are posted, by so many more or fewer. Those of any source let the mailbox look at all peers.
 void Mailbox::count_awaited(const Transfer& receive, int by) {
+    TUTTI_ASSERT(by == 1 || by == -1);
     if (receive.peer != any_source && receive.peer != rank_)
         peers_.at(receive.peer).awaited += static_cast<std::size_t>(by);
 }

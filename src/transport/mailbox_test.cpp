@@ -288,5 +288,44 @@ TEST_P(MailboxTurns, a_message_that_does_not_fit_is_a_finding_and_nothing_moves_
 INSTANTIATE_TEST_SUITE_P(, MailboxTurns, testing::Bool(),
                          [](const auto& each) { return each.param ? "in_one_piece" : "as_bytes"; });
 
+// Rank 0, and the other ends of its streams to ranks 1 and 2.
+class OneOfThree : public Streams, public testing::Test {
+ protected:
+    Stream* to(int peer) override { return &ours_[static_cast<std::size_t>(peer - 1)]; }
+    Stream* existing(int peer) override { return to(peer); }
+
+    std::array<std::shared_ptr<Arena>, 2> arenas_{Arena::create_private({.ranks = 2}),
+                                                  Arena::create_private({.ranks = 2})};
+    std::array<RingStream, 2> ours_{RingStream(arenas_[0], 0, 1), RingStream(arenas_[1], 0, 1)};
+    std::array<RingStream, 2> theirs_{RingStream(arenas_[0], 1, 0), RingStream(arenas_[1], 1, 0)};
+    Calls no_calls_;
+    Mailbox mailbox_{0, 3, 7, *this, no_calls_};
+};
+
+TEST_F(OneOfThree, loses_a_rank_that_answers_a_message_to_another_rank) {
+    const std::vector<std::byte> message(Mailbox::eager_bytes + 1);
+    Transfer send;
+    send.peer = 1;
+    send.channel = 5;
+    send.source = message.data();
+    send.bytes = message.size();
+    mailbox_.activate(2);
+    mailbox_.post_send(send);
+    Frame answer;
+    answer.world = 7;
+    answer.kind = Frame::Kind::taken;
+    answer.channel = 5;
+    answer.id = 1;
+    ASSERT_TRUE(put_frame(theirs_[1], answer));
+    mailbox_.progress();
+    EXPECT_FALSE(send.done);
+    ASSERT_NE(mailbox_.end_of(2), nullptr);
+    EXPECT_EQ(mailbox_.end_of(2)->broken, "it sent a frame that makes no sense here");
+    ASSERT_TRUE(put_frame(theirs_[0], answer));
+    mailbox_.progress();
+    EXPECT_TRUE(send.done);
+    EXPECT_EQ(mailbox_.end_of(1), nullptr);
+}
+
 }  // namespace
 }  // namespace tutti::transport

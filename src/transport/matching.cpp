@@ -1,5 +1,7 @@
 #include "transport/matching.hpp"
 
+#include "core/assert.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -13,27 +15,34 @@ auto takes_from(int source) {
 }  // namespace
 
 void Matching::post(Transfer& receive) {
+    TUTTI_ASSERT(receive.peer >= any_source);
+    TUTTI_ASSERT(!receive.done);
     posted_.add(receive.channel, &receive);
     if (receive.peer == any_source) ++posted_for_any_;
 }
 
 Transfer* Matching::take_posted(int source, std::uint64_t channel) {
+    TUTTI_ASSERT(source >= 0);
     const auto found = posted_.find(channel);
     if (found == posted_.end()) return nullptr;
     const auto match = std::ranges::find_if(found->second, takes_from(source));
     if (match == found->second.end()) return nullptr;
     Transfer* const transfer = *match;
+    TUTTI_ASSERT(transfer->channel == channel);
+    TUTTI_ASSERT(transfer->peer != any_source || posted_for_any_ > 0);
     posted_.remove(found, match);
     if (transfer->peer == any_source) --posted_for_any_;
     return transfer;
 }
 
 bool Matching::is_posted(int source, std::uint64_t channel) const {
+    TUTTI_ASSERT(source >= 0);
     const auto* const receives = posted_.on(channel);
     return receives != nullptr && std::ranges::any_of(*receives, takes_from(source));
 }
 
 const Transfer* Matching::posted_for(int source, std::uint64_t channel) const {
+    TUTTI_ASSERT(source >= 0);
     const auto* const receives = posted_.on(channel);
     if (receives == nullptr) return nullptr;
     const auto receive = std::ranges::find(*receives, source, &Transfer::peer);
@@ -41,14 +50,18 @@ const Transfer* Matching::posted_for(int source, std::uint64_t channel) const {
 }
 
 bool Matching::withdraw(const Transfer& receive) {
+    TUTTI_ASSERT(receive.peer >= any_source);
     const auto found = posted_.find(receive.channel);
     if (found == posted_.end()) return false;
     const auto count = posted_.remove_if(found, [&](const Transfer* other) { return other == &receive; });
+    TUTTI_ASSERT(count <= 1);
+    TUTTI_ASSERT(count == 0 || receive.peer != any_source || posted_for_any_ > 0);
     if (count > 0 && receive.peer == any_source) --posted_for_any_;
     return count > 0;
 }
 
 Unexpected& Matching::keep(int source, const Frame& frame) {
+    TUTTI_ASSERT(source >= 0);
     Unexpected message;
     message.source = source;
     message.frame = frame;
@@ -56,14 +69,18 @@ Unexpected& Matching::keep(int source, const Frame& frame) {
 }
 
 Unexpected& Matching::keep_with_bytes(int source, const Frame& frame) {
+    TUTTI_ASSERT(frame.kind == Frame::Kind::eager);
     Unexpected& message = keep(source, frame);
     message.bytes = memory_.take(frame.length);
+    TUTTI_ASSERT(message.bytes.get() != nullptr);
     return message;
 }
 
 Unexpected* Matching::find(const Transfer& receive) {
+    TUTTI_ASSERT(receive.peer >= any_source);
     const auto found = unexpected_.empty() ? unexpected_.end() : unexpected_.find(receive.channel);
     if (found == unexpected_.end()) return nullptr;
+    TUTTI_ASSERT(!found->second.empty());
     const auto message = std::ranges::find_if(found->second, [&](const Unexpected& u) {
         return u.bound == nullptr && (receive.peer == any_source || u.source == receive.peer);
     });
@@ -71,6 +88,7 @@ Unexpected* Matching::find(const Transfer& receive) {
 }
 
 void Matching::forget(const Unexpected& message) {
+    TUTTI_ASSERT(message.source >= 0);
     const auto found = unexpected_.find(message.frame.channel);
     if (found == unexpected_.end()) return;
     const auto at = std::ranges::find_if(found->second, [&](const Unexpected& other) { return &other == &message; });
@@ -95,6 +113,7 @@ const std::list<Unexpected>& Matching::on(std::uint64_t channel) const {
 }
 
 void Matching::drop_all() {
+    TUTTI_ASSERT(posted_for_any_ == 0 || !posted_.empty());
     posted_.clear();
     unexpected_.clear();
     posted_for_any_ = 0;

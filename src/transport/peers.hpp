@@ -3,6 +3,7 @@
 // Threads: one at a time.
 #pragma once
 
+#include "core/assert.hpp"
 #include "core/deadline.hpp"
 #include "transport/credit.hpp"
 #include "transport/frame_reader.hpp"
@@ -42,19 +43,28 @@ struct Peer {
 
 class Peers {
  public:
-    explicit Peers(int size) : peers_(static_cast<std::size_t>(size)) {}
+    explicit Peers(int size) : peers_(static_cast<std::size_t>(size)) { TUTTI_ASSERT(size > 0); }
 
     Peer& at(int rank) {
+        TUTTI_ASSERT(static_cast<std::size_t>(rank) < peers_.size());
         auto& slot = peers_[static_cast<std::size_t>(rank)];
         if (!slot) [[unlikely]]
             meet(rank);
+        TUTTI_ASSERT(slot->rank == rank);
         return *slot;
     }
     /// Null: nothing has been exchanged with it.
-    Peer* find(int rank) const noexcept { return peers_[static_cast<std::size_t>(rank)].get(); }
+    Peer* find(int rank) const noexcept {
+        TUTTI_ASSERT(static_cast<std::size_t>(rank) < peers_.size());
+        return peers_[static_cast<std::size_t>(rank)].get();
+    }
     /// All that have been met, by their order; more may be met while somebody goes through them.
     std::size_t met() const noexcept { return order_.size(); }
-    Peer& met(std::size_t index) const { return *find(order_[index]); }
+    Peer& met(std::size_t index) const {
+        TUTTI_ASSERT(index < order_.size());
+        TUTTI_ASSERT(find(order_[index]) != nullptr);
+        return *find(order_[index]);
+    }
 
  private:
     void meet(int rank);

@@ -4,6 +4,7 @@
 // Threads: one at a time.
 #pragma once
 
+#include "core/assert.hpp"
 #include "core/queue.hpp"
 #include "transport/frame_reader.hpp"
 #include "transport/shm/neighbours.hpp"
@@ -27,7 +28,10 @@ class Pulls {
     explicit Pulls(const Neighbours* neighbours) : neighbours_(neighbours) {}
 
     /// This rank's own messages of so many bytes or more.
-    void pull_from(std::size_t bytes) noexcept { from_bytes_ = bytes; }
+    void pull_from(std::size_t bytes) noexcept {
+        TUTTI_ASSERT(bytes > 0 && bytes <= bytes_on_own_cores);  // a longer short message would break the peer's bound
+        from_bytes_ = bytes;
+    }
     std::size_t from_bytes() const noexcept { return from_bytes_; }
     /// The place of a message that the peer can read where it lies (Place::bits()), or 0.
     std::uint64_t place_of(int to, std::span<const std::byte> message) const {
@@ -44,7 +48,12 @@ class Pulls {
         std::uint64_t id = 0, address = 0;
         Transfer* receive = nullptr;
     };
-    void begin(const Pull& pull) { pulls_.push(pull); }
+    void begin(const Pull& pull) {
+        TUTTI_ASSERT(neighbours_ != nullptr);
+        TUTTI_ASSERT(pull.source >= 0 && pull.receive != nullptr);
+        TUTTI_ASSERT(pull.receive->peer == pull.source && !pull.receive->done);
+        pulls_.push(pull);
+    }
     bool empty() const noexcept { return pulls_.empty(); }
     enum class Outcome : std::uint8_t {
         some,     ///< a piece of it

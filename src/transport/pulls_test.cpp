@@ -24,6 +24,7 @@ class PullsOfTwo : public testing::Test {
  protected:
     Transfer receive_into(std::vector<std::byte>& target) {
         Transfer receive;
+        receive.peer = 0;
         receive.target = target.data();
         receive.bytes = target.size();
         return receive;
@@ -79,6 +80,7 @@ TEST_F(PullsOfTwo, combine_pieces_in_order) {
     const auto message = numbered(3 * Bounce::usual_bytes + 8);
     std::vector<std::byte> got;
     Transfer receive;
+    receive.peer = 0;
     receive.bytes = message.size();
     receive.element_bytes = 8;
     const auto append = [&](std::size_t offset, std::span<const std::byte> bytes) {
@@ -122,6 +124,7 @@ TEST_F(PullsOfTwo, of_a_process_that_has_died_are_closed_and_the_next_goes_on) {
     Pulls pulls(&reader);
     std::vector<std::byte> a(message.size()), b(message.size());
     Transfer from_the_dead = receive_into(a), from_here = receive_into(b);
+    from_the_dead.peer = 1;
     EXPECT_TRUE(pulls.can_read(1, address_of(message)));
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);

@@ -1,5 +1,7 @@
 #include "transport/send_queue.hpp"
 
+#include "core/assert.hpp"
+
 #include <algorithm>
 #include <span>
 
@@ -9,12 +11,15 @@ bool SendQueue::write(Stream& stream) {
     bool moved = false;
     for (std::size_t left = turn_bytes; !frames_.empty() && left > 0;) {
         Outgoing& out = frames_.front();
+        TUTTI_ASSERT(out.transfer == nullptr || !out.transfer->done);
         const auto header =
             out.written < sizeof(Frame) ? out.frame.bytes().subspan(out.written) : std::span<const std::byte>{};
         const std::size_t payload_done = out.written > sizeof(Frame) ? out.written - sizeof(Frame) : 0;
         const std::span<const std::byte> payload = out.transfer != nullptr
                                                        ? std::span(out.transfer->source, out.transfer->bytes)
                                                        : std::span<const std::byte>{};
+        TUTTI_ASSERT(payload_done <= payload.size());
+        TUTTI_ASSERT(out.written < sizeof(Frame) + payload.size());
         const auto rest = payload.subspan(payload_done);
         const std::size_t count = stream.write(header, rest.first(std::min(rest.size(), left)));
         if (count == 0) break;

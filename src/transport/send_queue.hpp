@@ -3,6 +3,7 @@
 // Threads: one at a time.
 #pragma once
 
+#include "core/assert.hpp"
 #include "core/queue.hpp"
 #include "transport/frame.hpp"
 #include "transport/transfer.hpp"
@@ -17,7 +18,12 @@ class SendQueue {
  public:
     bool empty() const noexcept { return frames_.empty(); }
     /// A frame, and behind it the message of a transfer, which is done when all has been written; null: none.
-    void push(const Frame& frame, Transfer* transfer) { frames_.push({frame, 0, transfer}); }
+    void push(const Frame& frame, Transfer* transfer) {
+        TUTTI_ASSERT(frame.magic == Frame::magic_number);
+        TUTTI_ASSERT(transfer == nullptr || frame.length == transfer->bytes);
+        TUTTI_ASSERT(transfer == nullptr || !transfer->done);
+        frames_.push({frame, 0, transfer});
+    }
     /// A turn's worth. True: some bytes have gone.
     bool write(Stream& stream);
     bool holds(const Transfer& transfer) const;

@@ -1,4 +1,5 @@
 // Short messages: frames that a stream carries in one piece.
+#include "core/assert.hpp"
 #include "transport/mailbox.hpp"
 
 #include <algorithm>
@@ -6,24 +7,31 @@
 namespace tutti::transport {
 
 bool Mailbox::send_now(int to, std::uint64_t channel, std::uint64_t fingerprint, std::span<const std::byte> payload) {
+    TUTTI_ASSERT(to >= 0);
     if (to == rank_ || payload.size() >= pulls_.from_bytes() || pulls_.place_of(to, payload) != 0) return false;
     Peer& p = peers_.at(to);
     const std::size_t cost = Credit::cost_of(payload.size());
     if (p.lost || !p.queue.empty() || !p.credit.allows(cost)) return false;
     Stream* stream = streams_.to(to);
+    TUTTI_ASSERT(payload.size() < pull_bytes_on_own_cores);  // the peer takes no longer one
+    TUTTI_ASSERT(p.credit.owed() <= Credit::limit);
     const ShortMessage message{channel, fingerprint, static_cast<std::uint32_t>(p.credit.owed()),
                                static_cast<std::uint8_t>(Frame::Kind::eager),
                                static_cast<std::uint32_t>(payload.size() & 0xffffff)};
     if (stream == nullptr || !stream->put(message, payload.data())) return false;
     p.credit.spend(cost);
     p.credit.give_back();
+    TUTTI_ASSERT(p.credit.owed() == 0);
     return true;
 }
 
 bool Mailbox::receive_now(Transfer& receive, Waiting& waiting) {
+    TUTTI_ASSERT(receive.peer >= 0);
+    TUTTI_ASSERT(receive.on_bytes || receive.target != nullptr || receive.bytes == 0);
     if (receive.peer == rank_ || matching_.has_unexpected(receive.channel)) return false;
     Peer& p = peers_.at(receive.peer);
     if (p.lost || p.reader.is_within_frame() || !p.queue.empty() || !pulls_.empty()) return false;
+    TUTTI_ASSERT(!matching_.is_posted(receive.peer, receive.channel));
     Stream* stream = streams_.to(receive.peer);
     if (stream == nullptr) return false;
     ShortMessage message{};
@@ -39,6 +47,8 @@ bool Mailbox::receive_now(Transfer& receive, Waiting& waiting) {
 
 // A message that came in one piece, and the receive that it meets (null: none waits yet); or another frame.
 bool Mailbox::on_short(Peer& p, Stream& stream, const ShortMessage& message, Transfer* receive) {
+    TUTTI_ASSERT(!p.lost && !p.reader.is_within_frame());
+    TUTTI_ASSERT(receive == nullptr || receive->channel == message.channel);
     if (static_cast<Frame::Kind>(message.kind) != Frame::Kind::eager) {
         p.reader.set_header(take_frame(stream, message, world_));
         return on_frame(p, p.reader.header());
@@ -60,6 +70,7 @@ bool Mailbox::on_short(Peer& p, Stream& stream, const ShortMessage& message, Tra
         return true;
     }
     if (!findings_.fits(p.rank, frame, *receive)) return false;
+    TUTTI_ASSERT(receive->bytes == message.length);
     receive->peer = p.rank;
     if (receive->on_bytes) {
         const std::span<std::byte> bytes = bounce_.of(std::max(receive->bytes, Bounce::usual_bytes));

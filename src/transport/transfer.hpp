@@ -3,6 +3,8 @@
 // Threads: one at a time.
 #pragma once
 
+#include "core/assert.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -27,7 +29,10 @@ class ByteSink {
         return sink;
     }
     explicit operator bool() const noexcept { return call_ != nullptr; }
-    void operator()(std::size_t offset, std::span<const std::byte> bytes) const { call_(object_, offset, bytes); }
+    void operator()(std::size_t offset, std::span<const std::byte> bytes) const {
+        TUTTI_ASSERT(call_ != nullptr);
+        call_(object_, offset, bytes);
+    }
 
  private:
     void* object_ = nullptr;
@@ -49,6 +54,9 @@ struct Transfer {
 
     /// The whole message of a receive.
     void fill(std::span<const std::byte> message) {
+        TUTTI_ASSERT(!done);
+        TUTTI_ASSERT(message.size() == bytes);
+        TUTTI_ASSERT(on_bytes || target != nullptr || message.empty());
         if (on_bytes)
             on_bytes(0, message);
         else if (!message.empty())

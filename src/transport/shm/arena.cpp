@@ -1,5 +1,6 @@
 #include "transport/shm/arena.hpp"
 
+#include "core/assert.hpp"
 #include "core/membarrier.hpp"
 #include "transport/shm/memory_file.hpp"
 
@@ -28,6 +29,7 @@ namespace {
 constexpr std::size_t page_bytes = 4096;
 
 std::size_t round_up(std::size_t value, std::size_t unit) {
+    TUTTI_ASSERT(unit > 0);
     return (value + unit - 1) / unit * unit;
 }
 
@@ -42,6 +44,7 @@ std::uint64_t file_bytes(const ArenaLayout& layout) {
     return parts_begin(layout) + Arena::parts_bytes;
 }
 std::size_t ring_stride(const ArenaLayout& layout) {
+    TUTTI_ASSERT(layout.ring_bytes == 0 || std::has_single_bit(layout.ring_bytes));
     return layout.ring_bytes == 0 ? 0 : round_up(sizeof(RingControl) + layout.ring_bytes, page_bytes);
 }
 /// Of all messages that one rank gets, and of those from one other.
@@ -51,17 +54,21 @@ constexpr std::size_t rings_bytes = std::size_t{4} << 20, least_ring_bytes = std
 }  // namespace
 
 ArenaLayout ArenaLayout::of(int ranks, int group_size) {
+    TUTTI_ASSERT(ranks >= 1 && ranks <= group_size);
     ArenaLayout layout;
     layout.ranks = ranks;
     // Writes to a ring that is longer than a core's cache are quick: its reader no longer holds the lines. With more
     // ranks there are more rings.
     layout.ring_bytes =
         std::clamp(std::bit_floor(rings_bytes / static_cast<std::size_t>(ranks)), least_ring_bytes, most_ring_bytes);
+    TUTTI_ASSERT(std::has_single_bit(layout.ring_bytes));
     if (group_size == 2) layout.slot_bytes *= 2;
     return layout;
 }
 
 std::size_t ArenaLayout::rank_bytes() const {
+    TUTTI_ASSERT(slots > 0 && slots % 4 == 0);
+    TUTTI_ASSERT(ranks >= 1);
     return control_bytes() + slots * slot_bytes + static_cast<std::size_t>(ranks) * ring_stride(*this);
 }
 
@@ -70,13 +77,17 @@ std::size_t ArenaLayout::total_bytes() const {
 }
 
 Arena::Arena(const ArenaLayout& layout, std::byte* base, UniqueFd fd)
-    : layout_(layout), rank_bytes_(layout.rank_bytes()), base_(base), fd_(std::move(fd)) {}
+    : layout_(layout), rank_bytes_(layout.rank_bytes()), base_(base), fd_(std::move(fd)) {
+    TUTTI_ASSERT(base_ != nullptr);
+    TUTTI_ASSERT(layout_.ranks >= 1);
+}
 
 Arena::~Arena() {
     munmap(base_, layout_.total_bytes());
 }
 
 std::byte* Arena::map(int fd, std::uint64_t offset, const ArenaLayout& layout) {
+    TUTTI_ASSERT(offset % page_bytes == 0);
     const int flags = fd >= 0 ? MAP_SHARED : MAP_SHARED | MAP_ANONYMOUS;
     void* base = mmap(nullptr, layout.total_bytes(), PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd,
                       static_cast<off_t>(offset));
@@ -112,6 +123,7 @@ std::shared_ptr<Arena> Arena::attach(UniqueFd fd, const ArenaLayout& layout) {
 
 // Opening another process's descriptor needs the same permission as reading its memory, and no help from it.
 std::shared_ptr<Arena> Arena::find(int process, int descriptor, std::uint64_t identity, const ArenaLayout& layout) {
+    TUTTI_ASSERT(identity != 0);
     UniqueFd fd(::open(fmt::format("/proc/{}/fd/{}", process, descriptor).c_str(), O_RDWR | O_CLOEXEC));
     struct stat status {};
     if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
@@ -123,6 +135,8 @@ std::shared_ptr<Arena> Arena::find(int process, int descriptor, std::uint64_t id
 }
 
 void Arena::say_attached(int rank, RankControl::Attached as) const noexcept {
+    TUTTI_ASSERT(rank >= 0 && rank < layout_.ranks);
+    TUTTI_ASSERT(as != RankControl::Attached::not_yet);
     control(rank).attached.store(as, std::memory_order_release);
     std::atomic<std::uint32_t>& attachments = control(0).attachments;
     if (attachments.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<std::uint32_t>(layout_.ranks)) {
@@ -131,6 +145,7 @@ void Arena::say_attached(int rank, RankControl::Attached as) const noexcept {
 }
 
 bool Arena::wait_until_attached(std::chrono::nanoseconds limit) const noexcept {
+    TUTTI_ASSERT(limit.count() >= 0);
     std::atomic<std::uint32_t>& attachments = control(0).attachments;
     const auto all = static_cast<std::uint32_t>(layout_.ranks);
     const auto end = std::chrono::steady_clock::now() + limit;
@@ -145,12 +160,16 @@ bool Arena::wait_until_attached(std::chrono::nanoseconds limit) const noexcept {
 
 std::shared_ptr<Arena> Arena::part(std::shared_ptr<const Arena> whole, std::uint64_t offset, const ArenaLayout& layout,
                                    std::vector<int> ranks_of_whole) {
+    TUTTI_ASSERT(whole != nullptr && whole->whole_ == nullptr);
+    TUTTI_ASSERT(offset % part_alignment == 0);
+    TUTTI_ASSERT(ranks_of_whole.size() == static_cast<std::size_t>(layout.ranks));
     if (offset + layout.total_bytes() > parts_bytes) {
         throw DistBackendError(
             fmt::format("no room for another group's shared memory: {} bytes are used of {}", offset, parts_bytes));
     }
     offset += parts_begin(whole->layout_);
     std::shared_ptr<Arena> arena(new Arena(layout, map(whole->fd_.get(), offset, layout), UniqueFd{}));
+    TUTTI_ASSERT(offset >= whole->layout_.total_bytes());
     arena->offset_ = offset;
     arena->doors_ = std::move(ranks_of_whole);
     arena->whole_ = std::move(whole);
@@ -164,6 +183,8 @@ UniqueFd Arena::fd() const {
 }
 
 void Arena::leave_part(int rank) noexcept {
+    TUTTI_ASSERT(whole_ != nullptr);
+    TUTTI_ASSERT(rank >= 0 && rank < layout_.ranks);
     control(rank).left.store(1, std::memory_order_release);
     ring_all_doorbells(rank);
     const std::uint32_t before = control(0).departures.fetch_add(1, std::memory_order_acq_rel);
@@ -174,12 +195,16 @@ void Arena::leave_part(int rank) noexcept {
 }
 
 std::byte* Arena::slot(int rank, std::uint64_t publication) const noexcept {
+    TUTTI_ASSERT(rank >= 0 && rank < layout_.ranks);
     const std::size_t index = place(rank, publication);
+    TUTTI_ASSERT(index < static_cast<std::size_t>(layout_.ranks) * layout_.slots);
     return reinterpret_cast<std::byte*>(&control(static_cast<int>(index / layout_.slots))) + control_bytes() +
            (index % layout_.slots) * layout_.slot_bytes;
 }
 
 RingControl& Arena::ring_control(int from, int to) const noexcept {
+    TUTTI_ASSERT(to >= 0 && to < layout_.ranks);
+    TUTTI_ASSERT(layout_.ring_bytes > 0);
     std::byte* rings =
         reinterpret_cast<std::byte*>(&control(from)) + control_bytes() + layout_.slots * layout_.slot_bytes;
     return *reinterpret_cast<RingControl*>(rings + static_cast<std::size_t>(to) * ring_stride(layout_));
@@ -192,6 +217,7 @@ std::byte* Arena::ring_data(int from, int to) const noexcept {
 // As soon as all ranks rely on that, they leave fences to the rank that goes to sleep. That rank makes them for all
 // from the start: it may not see yet that others have stopped.
 void Arena::choose_fences(const std::shared_ptr<Arena>& arena, bool sleeps_often) {
+    TUTTI_ASSERT(arena != nullptr);
     if (sleeps_often) return;
     arena->fences_for_all_ = true;
     membarrier::when_global([arena] {
@@ -209,6 +235,7 @@ void Arena::fence_for_sleep() const noexcept {
 }
 
 void Arena::wake(int rank, RankControl& peer) const noexcept {
+    TUTTI_ASSERT(rank >= 0 && rank < layout_.ranks);
     if (peer.sleeping.load(std::memory_order_relaxed) == RankControl::on_bell) {
         const auto index = static_cast<std::size_t>(rank);
         const UniqueFd& bell = whole_ ? whole_->bells_[static_cast<std::size_t>(doors_[index])] : bells_[index];
@@ -225,6 +252,7 @@ void Arena::silence(const UniqueFd& bell) noexcept {
 }
 
 void Arena::ring_doorbell(int rank) const noexcept {
+    TUTTI_ASSERT(rank >= 0 && rank < layout_.ranks);
     fence_for_doorbell();
     wake_if_asleep(rank);
 }
@@ -234,6 +262,7 @@ void Arena::futex_wake(std::atomic<std::uint32_t>& word) noexcept {
 }
 
 void Arena::futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::nanoseconds limit) noexcept {
+    TUTTI_ASSERT(limit.count() >= 0);
     timespec time{};
     time.tv_sec = static_cast<time_t>(limit.count() / 1'000'000'000);
     time.tv_nsec = static_cast<long>(limit.count() % 1'000'000'000);

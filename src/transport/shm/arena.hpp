@@ -19,6 +19,7 @@
 // rank can compute; they share the doorbells of all. A part takes memory only where it has been written to.
 #pragma once
 
+#include "core/assert.hpp"
 #include "core/unique_fd.hpp"
 
 #include <tutti/transport.hpp>
@@ -51,7 +52,10 @@ struct SmallHead {
     std::byte* payload() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
     /// Last: the release hands over agreement, payload and the contents of the areas to a rank that acquires the
     /// number.
-    void publish(std::uint64_t number) noexcept { sequence.store(number, std::memory_order_release); }
+    void publish(std::uint64_t number) noexcept {
+        TUTTI_ASSERT(number > 0);
+        sequence.store(number, std::memory_order_release);
+    }
     bool holds(std::uint64_t number) const noexcept { return sequence.load(std::memory_order_acquire) == number; }
 };
 /// One of `bytes` in all.
@@ -94,6 +98,7 @@ struct RankControl {
 
         /// By its rank only.
         void put(std::uint64_t number, std::uint64_t of_it, std::uint64_t of_all) noexcept {
+            TUTTI_ASSERT(number > 0);
             // Each value's release takes the 0 along: a reader that finds a new value under the old number finds the
             // number gone when it looks again.
             sequence.store(0, std::memory_order_relaxed);
@@ -104,6 +109,7 @@ struct RankControl {
         /// `value` is one of the two above. Nothing where this record is of another collective, or is becoming so.
         std::optional<std::uint64_t> read(std::uint64_t number,
                                           std::atomic<std::uint64_t> Record::*value) const noexcept {
+            TUTTI_ASSERT(number > 0);
             // The first acquire sees the values of this number or later ones, the second keeps the last look behind it.
             if (sequence.load(std::memory_order_acquire) != number) return std::nullopt;
             const std::uint64_t read = (this->*value).load(std::memory_order_acquire);
@@ -247,9 +253,13 @@ class Arena {
     static void choose_fences(const std::shared_ptr<Arena>& arena, bool sleeps_often);
     /// One bell for each rank, eventfd(2)s that do not block; before the first sleep. `bells` is empty, or equal on
     /// all.
-    void hang_bells(std::vector<UniqueFd> bells) noexcept { bells_ = std::move(bells); }
+    void hang_bells(std::vector<UniqueFd> bells) noexcept {
+        TUTTI_ASSERT(bells.empty() || bells.size() == static_cast<std::size_t>(layout_.ranks));
+        bells_ = std::move(bells);
+    }
 
     RankControl& control(int rank) const noexcept {
+        TUTTI_ASSERT(rank >= 0 && rank < layout_.ranks);
         return *reinterpret_cast<RankControl*>(base_ + static_cast<std::size_t>(rank) * rank_bytes_);
     }
     /// Of two ranks: the one whose memory holds the `number`-th write of `rank` into a ring of `places`. They take
@@ -257,6 +267,8 @@ class Arena {
     /// those that the other has (on CPUs where the reader of a modified line gets it for itself). The writer must have
     /// finished reading there: the values that the other wrote one round of the ring before.
     int in_turn(int rank, std::uint64_t number, std::uint64_t places) const noexcept {
+        TUTTI_ASSERT(rank >= 0 && rank < layout_.ranks);
+        TUTTI_ASSERT(places > 0);
         return layout_.ranks == 2 ? rank ^ static_cast<int>(number / places & 1) : rank;
     }
     /// Two ranks take turns here as well: of four publications of a rank the third and fourth lie where the first and
@@ -264,6 +276,8 @@ class Arena {
     std::byte* slot(int rank, std::uint64_t publication) const noexcept;
     /// Its index among all slots, of ranks * slots.
     std::size_t place(int rank, std::uint64_t publication) const noexcept {
+        TUTTI_ASSERT(rank >= 0 && rank < layout_.ranks);
+        TUTTI_ASSERT(layout_.slots > 0 && layout_.slots % 4 == 0);
         if (layout_.ranks != 2) return static_cast<std::size_t>(rank) * layout_.slots + publication % layout_.slots;
         const std::uint64_t four = publication / 4;
         // Each time round the ring the two places of four publications change roles, so that a rank that publishes only
@@ -286,6 +300,7 @@ class Arena {
     /// Sleeps until a doorbell, a signal or `limit`, unless `ready()` is already true.
     template <class Ready>
     void sleep(int rank, std::chrono::nanoseconds limit, Ready ready) const {
+        TUTTI_ASSERT(limit.count() >= 0);
         RankControl& own = control(rank);
         // The store is a release so that this look stays before it: a rank that rings because of the store is not
         // overlooked. A rank that rang before made its change before, and the fence brings that to ready().
@@ -299,6 +314,7 @@ class Arena {
     /// As sleep(), but inside `wait(bell)`, which has to return when the bell becomes readable. Needs bells.
     template <class Ready, class Wait>
     void sleep_by_bell(int rank, Ready ready, Wait wait) const {
+        TUTTI_ASSERT(static_cast<std::size_t>(rank) < bells_.size());
         RankControl& own = control(rank);
         const UniqueFd& bell = bells_[static_cast<std::size_t>(rank)];
         own.sleeping.store(RankControl::on_bell, std::memory_order_seq_cst);
@@ -313,6 +329,7 @@ class Arena {
     static std::byte* map(int fd, std::uint64_t offset, const ArenaLayout& layout);
     static std::shared_ptr<Arena> make(UniqueFd fd, const ArenaLayout& layout);
     RankControl& door(int rank) const noexcept {
+        TUTTI_ASSERT(!whole_ || static_cast<std::size_t>(rank) < doors_.size());
         return whole_ ? whole_->control(doors_[static_cast<std::size_t>(rank)]) : control(rank);
     }
     void fence_for_sleep() const noexcept;

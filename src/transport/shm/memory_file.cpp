@@ -1,5 +1,6 @@
 #include "transport/shm/memory_file.hpp"
 
+#include "core/assert.hpp"
 #include "core/this_host.hpp"
 
 #include <tutti/error.hpp>
@@ -32,6 +33,8 @@ UniqueFd open_file(const char* name) {
 }  // namespace
 
 UniqueFd make_memory_file(const char* name, std::uint64_t bytes) {
+    TUTTI_ASSERT(name != nullptr);
+    TUTTI_ASSERT(bytes > 0);
     if (const std::uint64_t limit = this_host::file_size_limit(); limit < bytes)
         refuse(fmt::format("the limit for the size of files (ulimit -f) is {} bytes: expected unlimited", limit));
     UniqueFd fd = open_file(name);

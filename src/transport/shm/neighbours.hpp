@@ -4,6 +4,7 @@
 // Threads: one at a time (the world's lock). The members that the constructor fills in never change.
 #pragma once
 
+#include "core/assert.hpp"
 #include "transport/shm/arena.hpp"
 #include "transport/shm/offers.hpp"
 #include "transport/shm/peer_memory.hpp"
@@ -34,7 +35,10 @@ class Neighbours {
     /// In their order; an arena rank is an index of it.
     const std::vector<int>& ranks() const noexcept { return ranks_; }
     /// The arena rank; -1: on another host.
-    int local_of(int rank) const noexcept { return local_of_[static_cast<std::size_t>(rank)]; }
+    int local_of(int rank) const noexcept {
+        TUTTI_ASSERT(static_cast<std::size_t>(rank) < local_of_.size());
+        return local_of_[static_cast<std::size_t>(rank)];
+    }
     int own_local() const noexcept { return own_local_; }
     const std::shared_ptr<Arena>& arena() const noexcept { return arena_; }
     bool share_memory_with(int rank) const noexcept { return arena_ && local_of(rank) >= 0; }
@@ -51,6 +55,7 @@ class Neighbours {
     /// Runs `read`, which reads a piece of a message that a rank offers. False: that rank has withdrawn it.
     template <class Read>
     bool read_offered(int rank, Read read) const {
+        TUTTI_ASSERT(offers_ && local_of(rank) >= 0);
         return offers_->read_from(local_of(rank), std::move(read));
     }
     /// Takes back all that this rank offers; for good.

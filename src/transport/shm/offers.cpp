@@ -1,10 +1,13 @@
 #include "transport/shm/offers.hpp"
 
+#include "core/assert.hpp"
+
 #include <sched.h>
 
 namespace tutti::transport {
 
 void Offers::withdraw(const std::function<const PeerMemory*(int peer)>& memory) const noexcept {
+    TUTTI_ASSERT(static_cast<bool>(memory));
     arena_->control(local_rank_).withdrawn.store(1, std::memory_order_seq_cst);
     std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the first one in read_from()
     for (int peer = 0; peer < arena_->layout().ranks; ++peer) {

@@ -9,6 +9,7 @@
 // Threads: one thread of a rank at a time.
 #pragma once
 
+#include "core/assert.hpp"
 #include "transport/shm/arena.hpp"
 #include "transport/shm/peer_memory.hpp"
 
@@ -22,12 +23,16 @@ namespace tutti::transport {
 
 class Offers {
  public:
-    Offers(std::shared_ptr<Arena> arena, int local_rank) : arena_(std::move(arena)), local_rank_(local_rank) {}
+    Offers(std::shared_ptr<Arena> arena, int local_rank) : arena_(std::move(arena)), local_rank_(local_rank) {
+        TUTTI_ASSERT(arena_ != nullptr);
+        TUTTI_ASSERT(local_rank >= 0 && local_rank < arena_->layout().ranks);
+    }
 
     /// Runs `read`, which reads a message that the arena rank `peer` offers. False: the offer did not stand until the
     /// end of the read, and the bytes read, if any, may have any value.
     template <class Read>
     bool read_from(int peer, Read read) const {
+        TUTTI_ASSERT(peer >= 0 && peer < arena_->layout().ranks);
         auto& reading_from = arena_->control(local_rank_).reading_from;
         reading_from.store(static_cast<std::uint32_t>(peer) + 1, std::memory_order_seq_cst);
         std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in withdraw()

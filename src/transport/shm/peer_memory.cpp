@@ -1,5 +1,7 @@
 #include "transport/shm/peer_memory.hpp"
 
+#include "core/assert.hpp"
+
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/syscall.h>
@@ -74,6 +76,7 @@ bool PeerMemory::can_watch() noexcept {
 }
 
 PeerMemory::PeerMemory(int process) : own_(process == ::getpid()) {
+    TUTTI_ASSERT(process > 0);
     if (!own_) {
         handle_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
         if (!handle_) return;
@@ -82,6 +85,8 @@ PeerMemory::PeerMemory(int process) : own_(process == ::getpid()) {
 }
 
 bool PeerMemory::read(std::byte* to, std::uint64_t address, std::size_t bytes) const {
+    TUTTI_ASSERT(process_ > 0);
+    TUTTI_ASSERT(to != nullptr || bytes == 0);
     if (own_ && threads_copy) {
         std::memcpy(to, reinterpret_cast<const std::byte*>(address), bytes);
         return true;
@@ -90,6 +95,8 @@ bool PeerMemory::read(std::byte* to, std::uint64_t address, std::size_t bytes) c
 }
 
 bool PeerMemory::write(std::uint64_t address, const std::byte* from, std::size_t bytes) const {
+    TUTTI_ASSERT(process_ > 0);
+    TUTTI_ASSERT(from != nullptr || bytes == 0);
     if (own_ && threads_copy) {
         std::memcpy(reinterpret_cast<std::byte*>(address), from, bytes);
         return true;
@@ -98,6 +105,7 @@ bool PeerMemory::write(std::uint64_t address, const std::byte* from, std::size_t
 }
 
 bool PeerMemory::reachable(const std::byte* at, std::size_t bytes) {
+    TUTTI_ASSERT(at != nullptr || bytes == 0);
     std::byte ends[2];
     const auto address = reinterpret_cast<std::uint64_t>(at);
     return bytes == 0 ||
@@ -105,6 +113,7 @@ bool PeerMemory::reachable(const std::byte* at, std::size_t bytes) {
 }
 
 bool PeerMemory::running() const {
+    TUTTI_ASSERT(process_ > 0);
     if (own_) return true;
     if (!alive()) return false;
     std::ifstream status(fmt::format("/proc/{}/stat", process_));
@@ -115,6 +124,7 @@ bool PeerMemory::running() const {
 }
 
 bool PeerMemory::same() const {
+    TUTTI_ASSERT(process_ > 0);
     if (own_) return true;
     const auto now = std::chrono::steady_clock::now();
     if (now - seen_alive_ < trusted) return true;
@@ -124,6 +134,8 @@ bool PeerMemory::same() const {
 }
 
 bool PeerMemory::alive(std::chrono::milliseconds patience) const {
+    TUTTI_ASSERT(process_ > 0);
+    TUTTI_ASSERT(patience.count() >= 0);
     if (own_) return true;
     pollfd entry{handle_.get(), POLLIN, 0};
     int gone = 0;

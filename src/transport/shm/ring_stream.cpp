@@ -1,6 +1,9 @@
 #include "transport/shm/ring_stream.hpp"
 
+#include "core/assert.hpp"
+
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -19,9 +22,13 @@ RingStream::RingStream(std::shared_ptr<Arena> arena, int local_rank, int local_p
       in_(arena_->ring_control(local_peer, local_rank)),
       out_data_(arena_->ring_data(local_rank, local_peer)),
       in_data_(arena_->ring_data(local_peer, local_rank)),
-      capacity_(arena_->layout().ring_bytes) {}
+      capacity_(arena_->layout().ring_bytes) {
+    TUTTI_ASSERT(local_rank != local_peer);
+    TUTTI_ASSERT(std::has_single_bit(capacity_) && capacity_ >= piece_bytes);
+}
 
 std::size_t RingStream::put(std::span<const std::byte> bytes, std::uint64_t at) {
+    TUTTI_ASSERT(bytes.size() <= capacity_);
     const std::size_t start = at % capacity_;
     const std::size_t first = std::min(bytes.size(), capacity_ - start);
     copy_staged(copy_, out_data_ + start, bytes.data(), first);
@@ -31,17 +38,20 @@ std::size_t RingStream::put(std::span<const std::byte> bytes, std::uint64_t at) 
 
 // Bytes that fit now: as many as wanted if the reader is known to have left them, else as many as it has by now.
 std::size_t RingStream::room(std::size_t wanted) {
+    TUTTI_ASSERT(wanted > 0);
     const auto free = [this] { return capacity_ - static_cast<std::size_t>(written_ - peer_taken_); };
     if (free() < wanted) peer_taken_ = out_.taken.load(std::memory_order_acquire);
     return free();
 }
 
 std::size_t RingStream::write(std::span<const std::byte> header, std::span<const std::byte> payload) {
+    TUTTI_ASSERT(header.size() + payload.size() > 0);
     // In pieces, so that the reader takes one while the next is being written.
     const std::size_t space = std::min(room(header.size() + payload.size()), piece_bytes);
     if (space == 0) return 0;
     std::size_t done = put(header.first(std::min(header.size(), space)), written_);
     done += put(payload.first(std::min(payload.size(), space - done)), written_ + done);
+    TUTTI_ASSERT(done > 0 && done <= space);
     written_ += done;
     out_.written.store(written_, std::memory_order_release);
     arena_->ring_doorbell(peer_);
@@ -49,6 +59,7 @@ std::size_t RingStream::write(std::span<const std::byte> header, std::span<const
 }
 
 bool RingStream::put(const ShortMessage& message, const std::byte* payload) {
+    TUTTI_ASSERT(payload != nullptr || message.length == 0);
     if (sent_ - peer_received_ == RingControl::slots) {
         peer_received_ = out_.slots_taken.load(std::memory_order_acquire);
         if (sent_ - peer_received_ == RingControl::slots) return false;
@@ -71,6 +82,7 @@ bool RingStream::put(const ShortMessage& message, const std::byte* payload) {
 }
 
 std::size_t RingStream::get(std::span<std::byte> into, std::uint64_t at) const {
+    TUTTI_ASSERT(at >= taken_);
     const std::size_t start = at % capacity_;
     const std::size_t first = std::min(into.size(), capacity_ - start);
     if (first > 0) std::memcpy(into.data(), in_data_ + start, first);
@@ -94,6 +106,8 @@ std::size_t RingStream::read(std::span<std::byte> into, std::span<std::byte> ahe
     std::size_t count = get(into.first(std::min(into.size(), available)), taken_);
     count += get(ahead.first(std::min(ahead.size(), available - count)), taken_ + count);
     taken_ += count;
+    TUTTI_ASSERT(count <= available && count <= into.size() + ahead.size());
+    TUTTI_ASSERT(told_ <= taken_);
     told_ = taken_;
     in_.taken.store(taken_, std::memory_order_release);
     arena_->ring_doorbell(peer_);
@@ -123,8 +137,10 @@ Arrival RingStream::next(ShortMessage& message) {
 }
 
 void RingStream::take(std::byte* into) {
+    TUTTI_ASSERT(told_messages_ <= received_ && told_ <= taken_);
     const MessageSlot& slot = in_.messages[received_ % RingControl::slots];
     const std::size_t length = slot.message.length;
+    TUTTI_ASSERT(into != nullptr || length == 0);
     if (length > MessageSlot::inline_bytes)
         taken_ += get({into, length}, taken_);
     else if (length > 0)

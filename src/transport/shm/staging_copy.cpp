@@ -1,5 +1,6 @@
 #include "transport/shm/staging_copy.hpp"
 
+#include "core/assert.hpp"
 #include "core/stream_copy.hpp"
 
 #include <algorithm>
@@ -17,6 +18,7 @@ constexpr std::size_t tried_bytes_max = std::size_t{16} << 10;  // in each way
 
 template <class Copy>
 void timed(double& ns, Copy copy, std::byte* to, const std::byte* from, std::size_t bytes) {
+    TUTTI_ASSERT(bytes > 0);
     const auto start = std::chrono::steady_clock::now();
     copy(to, from, bytes);
     const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
@@ -29,6 +31,8 @@ void timed(double& ns, Copy copy, std::byte* to, const std::byte* from, std::siz
 // Tries either way on as many bytes as a copy has, if possible: a store around the cache has fixed costs. Returns the
 // bytes copied.
 std::size_t StagingCopy::try_both(std::byte* to, const std::byte* from, std::size_t bytes) {
+    TUTTI_ASSERT(to != nullptr && from != nullptr);
+    TUTTI_ASSERT(bytes <= tried_bytes_max);
     timed(plain_ns_, std::memcpy, to, from, bytes);
     timed(stream_ns_, stream_copy, to + bytes, from + bytes, bytes);
     return 2 * bytes;
@@ -36,6 +40,8 @@ std::size_t StagingCopy::try_both(std::byte* to, const std::byte* from, std::siz
 
 // Decides on the way to use until the next trial, and when that is.
 void StagingCopy::decide() {
+    TUTTI_ASSERT(pause_ > 0);
+    TUTTI_ASSERT(in_vain_ <= in_vain_max);
     const bool before = streams_;
     streams_ = stream_ns_ + penalty_ns_ < plain_ns_ * (before ? returning_ : 1);
     if (streams_ == before) {
@@ -61,6 +67,7 @@ void StagingCopy::copy_best(std::byte* to, const std::byte* from, std::size_t by
 }
 
 void StagingCopy::operator()(std::byte* to, const std::byte* from, std::size_t bytes, Trial trial) {
+    TUTTI_ASSERT(bytes == 0 || (to != nullptr && from != nullptr));
     const bool large = bytes >= least_bytes_;
     std::size_t done = 0;
     if (large && trial == Trial::here) {
@@ -71,6 +78,7 @@ void StagingCopy::operator()(std::byte* to, const std::byte* from, std::size_t b
         decide();
         until_trial_ = pause_;
     }
+    TUTTI_ASSERT(done <= bytes);
     copy_best(to + done, from + done, bytes - done, large);
 }
 

@@ -12,6 +12,8 @@
 // Threads: one at a time.
 #pragma once
 
+#include "core/assert.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -26,7 +28,10 @@ class StagingCopy {
     /// Fewer than `least_bytes` go the ordinary way.
     /// `returning`: the part of its measured time that the ordinary way is taken to need once it is in use.
     explicit StagingCopy(double penalty_ns, std::size_t least_bytes = std::size_t{32} << 10, double returning = 1)
-        : least_bytes_(least_bytes), penalty_ns_(penalty_ns), returning_(returning) {}
+        : least_bytes_(least_bytes), penalty_ns_(penalty_ns), returning_(returning) {
+        TUTTI_ASSERT(least_bytes >= 256);  // a trial needs some lines in each way
+        TUTTI_ASSERT(returning > 0 && returning <= 1);
+    }
 
     /// Where a copy tries both ways.
     enum class Trial : std::uint8_t {
@@ -55,6 +60,7 @@ class StagingCopy {
 /// By `copy`; null: the ordinary way.
 inline void copy_staged(StagingCopy* copy, std::byte* to, const std::byte* from, std::size_t bytes,
                         StagingCopy::Trial trial = StagingCopy::Trial::now_and_then) {
+    TUTTI_ASSERT(bytes == 0 || (to != nullptr && from != nullptr));
     if (copy != nullptr)
         (*copy)(to, from, bytes, trial);
     else if (bytes > 0)  // of none, `from` may be null

@@ -1,5 +1,6 @@
 #include "transport/shm/symmetric.hpp"
 
+#include "core/assert.hpp"
 #include "transport/shm/memory_file.hpp"
 
 #include <tutti/error.hpp>
@@ -32,6 +33,7 @@ std::size_t stride_of(std::size_t part_bytes) {
     return (part_bytes + symmetric_page - 1) / symmetric_page * symmetric_page;
 }
 std::size_t segment_bytes(int ranks, std::size_t part_bytes) {
+    TUTTI_ASSERT(ranks > 0);
     std::size_t parts = 0;
     if (part_bytes > static_cast<std::size_t>(std::numeric_limits<off_t>::max()) / 2 ||
         __builtin_mul_overflow(stride_of(part_bytes), static_cast<std::size_t>(ranks), &parts) ||
@@ -55,6 +57,8 @@ UniqueFd SymmetricSegment::create(int ranks, std::size_t part_bytes) {
 SymmetricSegment::SymmetricSegment(const UniqueFd& fd, std::uint64_t id, int ranks, int own_rank,
                                    std::size_t part_bytes)
     : id_(id), ranks_(ranks), own_rank_(own_rank), part_bytes_(part_bytes), process_(::getpid()) {
+    TUTTI_ASSERT(id >= 1);
+    TUTTI_ASSERT(own_rank >= 0 && own_rank < ranks);
     const std::size_t bytes = segment_bytes(ranks, part_bytes);
     struct stat status {};
     if (::fstat(fd.get(), &status) != 0 || static_cast<std::size_t>(status.st_size) != bytes) {
@@ -73,6 +77,7 @@ SymmetricSegment::~SymmetricSegment() {
 }
 
 std::byte* SymmetricSegment::part(int rank) const noexcept {
+    TUTTI_ASSERT(rank >= 0 && rank < ranks_);
     return base_ + symmetric_page + static_cast<std::size_t>(rank) * stride_of(part_bytes_);
 }
 
@@ -90,10 +95,14 @@ bool SymmetricSegment::abandoned() const noexcept {
 
 Place::Place(std::uint64_t segment, std::uint64_t offset) {
     if (segment >> (63 - offset_bits) != 0 || offset >> offset_bits != 0) return;
+    TUTTI_ASSERT(segment < std::uint64_t{1} << (63 - offset_bits));
     bits_ = mark | segment << offset_bits | offset;
+    TUTTI_ASSERT(this->segment() == segment && this->offset() == offset);
 }
 
 void SymmetricMemory::add(std::shared_ptr<SymmetricSegment> segment) {
+    TUTTI_ASSERT(segment != nullptr);
+    TUTTI_ASSERT(!by_id_.contains(segment->id()));
     for (auto it = by_address_.begin(); it != by_address_.end();) {
         if (it->second->abandoned()) {
             by_id_.erase(it->second->id());
@@ -105,6 +114,7 @@ void SymmetricMemory::add(std::shared_ptr<SymmetricSegment> segment) {
     by_id_[segment->id()] = segment.get();
     const std::byte* at = segment->own_part();
     by_address_[at] = std::move(segment);
+    TUTTI_ASSERT(by_address_.size() == by_id_.size());
 }
 
 Place SymmetricMemory::find(const std::byte* at, std::size_t bytes) const {
@@ -118,6 +128,7 @@ Place SymmetricMemory::find(const std::byte* at, std::size_t bytes) const {
 }
 
 std::byte* SymmetricMemory::address(Place place, int rank, std::size_t bytes) const {
+    TUTTI_ASSERT(rank >= 0);
     const auto found = place ? by_id_.find(place.segment()) : by_id_.end();
     if (found == by_id_.end()) return nullptr;
     const SymmetricSegment& segment = *found->second;

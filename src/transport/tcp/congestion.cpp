@@ -1,5 +1,6 @@
 #include "transport/tcp/congestion.hpp"
 
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
 #include "core/suggestion.hpp"
@@ -25,6 +26,7 @@ namespace {
 constexpr std::uint32_t near_us = 1000;  // a round trip within a data centre
 
 bool choose(int fd, std::string_view name) noexcept {
+    TUTTI_ASSERT(fd >= 0 && !name.empty());
     return ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size())) == 0;
 }
 
@@ -37,6 +39,7 @@ bool is_near(int fd) noexcept {
 }  // namespace
 
 std::string congestion_of(int fd) {
+    TUTTI_ASSERT(fd >= 0);
     char name[16] = {};
     socklen_t size = sizeof name - 1;
     return ::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &size) == 0 ? name : "";
@@ -62,6 +65,8 @@ Congestion Congestion::from_environment() {
 // Where the system's congestion control is BBR, a timer paces each connection's packets: that suits long ways, but
 // between near hosts the timers cost a quarter of the bandwidth. Reno, which every process may choose, does not pace.
 void Congestion::apply(int fd) const noexcept {
+    TUTTI_ASSERT(fd >= 0);
+    TUTTI_ASSERT(!name_.empty());
     if (name_ == "system") return;
     if (name_ != "auto") return static_cast<void>(choose(fd, name_));
     const std::string systems = congestion_of(fd);

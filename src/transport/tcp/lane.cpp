@@ -1,5 +1,6 @@
 #include "transport/tcp/lane.hpp"
 
+#include "core/assert.hpp"
 #include "core/crc32c.hpp"
 
 #include <fmt/format.h>
@@ -18,6 +19,8 @@
 namespace tutti::transport {
 
 std::size_t Window::cut(std::uint64_t from, std::uint64_t to, iovec* parts) const noexcept {
+    TUTTI_ASSERT(from <= to);
+    TUTTI_ASSERT(parts != nullptr);
     std::size_t count = 0;
     std::uint64_t at = begin;
     for (const auto& part : {first, second}) {
@@ -25,10 +28,12 @@ std::size_t Window::cut(std::uint64_t from, std::uint64_t to, iovec* parts) cons
         if (low < high) parts[count++] = {const_cast<std::byte*>(part.data()) + (low - at), high - low};
         at += part.size();
     }
+    TUTTI_ASSERT(count <= 2);
     return count;
 }
 
 std::uint32_t Window::sum(std::uint64_t from, std::uint64_t to) const noexcept {
+    TUTTI_ASSERT(begin <= from && from <= to && to <= end());
     iovec parts[2];
     std::uint32_t value = 0;
     for (std::size_t i = 0, count = cut(from, to, parts); i < count; ++i)
@@ -41,6 +46,7 @@ std::uint32_t ChunkHeader::right_sum() const noexcept {
 }
 
 std::uint64_t Lane::position() const noexcept {
+    TUTTI_ASSERT(out_begin_ <= out_end_);
     return out_begin_ + (out_sent_ - std::min(out_sent_, out_start_.bytes().size()));
 }
 
@@ -62,6 +68,9 @@ std::size_t Lane::unacknowledged() const noexcept {
 }
 
 bool Lane::begin(const ChunkStart& start, std::uint64_t begin, std::uint64_t end, const Window& window) {
+    TUTTI_ASSERT(!sending() && !ending_);
+    TUTTI_ASSERT(begin < end && end - begin <= chunk_bytes_max);
+    TUTTI_ASSERT(window.begin <= begin && end <= window.end());
     out_start_ = start;
     out_sent_ = 0;
     out_begin_ = begin;
@@ -72,10 +81,12 @@ bool Lane::begin(const ChunkStart& start, std::uint64_t begin, std::uint64_t end
 }
 
 void Lane::go_on(const Window& window) {
+    TUTTI_ASSERT(!sending() || window.begin <= position());
     if (sending()) send(window);
 }
 
 bool Lane::end(std::uint32_t number) {
+    TUTTI_ASSERT(!sending());
     ChunkHeader header{.number = number};
     if (checks_) header.own_sum = header.right_sum();
     const iovec part{&header, sizeof header};
@@ -99,6 +110,7 @@ bool Lane::confirmed() const noexcept {
 }
 
 bool Lane::send(const Window& window) {
+    TUTTI_ASSERT(position() <= out_end_);
     iovec parts[3];
     std::size_t count = 0;
     if (const auto start = out_start_.bytes(); out_sent_ < start.size())
@@ -111,6 +123,7 @@ bool Lane::send(const Window& window) {
         return false;
     }
     out_sent_ += static_cast<std::size_t>(sent);
+    TUTTI_ASSERT(out_begin_ < out_end_ ? position() <= out_end_ : true);
     if (position() == out_end_) out_begin_ = out_end_;
     return true;
 }
@@ -132,6 +145,7 @@ std::size_t Lane::counted(ssize_t result) {
 
 // Of a short one with a checksum all has to be here.
 bool Lane::shows_chunk() const noexcept {
+    TUTTI_ASSERT(ahead_begin_ <= ahead_end_ && ahead_end_ <= ahead_.size());
     if (buffered() < sizeof(ChunkHeader)) return false;
     ChunkHeader header;
     std::memcpy(&header, ahead_.data() + ahead_begin_, sizeof header);
@@ -139,6 +153,7 @@ bool Lane::shows_chunk() const noexcept {
 }
 
 void Lane::damage(std::string what) {
+    TUTTI_ASSERT(!what.empty());
     why_ = std::move(what);
     damaged_ = true;
 }
@@ -180,6 +195,8 @@ std::optional<std::uint32_t> Lane::incoming() {
 }
 
 std::size_t Lane::take(std::span<std::byte> into) {
+    TUTTI_ASSERT(!into.empty());
+    TUTTI_ASSERT(in_left_ > 0 && in_left_ <= in_.bytes);
     const std::size_t want = std::min(into.size(), in_left_);
     std::size_t count = std::min(want, buffered());
     if (damaged_) return 0;
@@ -202,6 +219,8 @@ std::size_t Lane::take(std::span<std::byte> into) {
             return 0;
         }
     }
+    TUTTI_ASSERT(count <= want);
+    TUTTI_ASSERT(ahead_begin_ <= ahead_end_ && ahead_end_ <= ahead_.size());
     in_left_ -= count;
     return count;
 }

@@ -11,6 +11,7 @@
 // Threads: one at a time.
 #pragma once
 
+#include "core/assert.hpp"
 #include "security/wire.hpp"
 
 #include <algorithm>
@@ -62,6 +63,7 @@ class ChunkStart {
     static constexpr std::size_t few_bytes = 64;
     void add(const ChunkHeader& header) noexcept { add(std::as_bytes(std::span(&header, 1))); }
     void add(std::span<const std::byte> bytes) noexcept {
+        TUTTI_ASSERT(size_ + bytes.size() <= bytes_.size());
         std::copy(bytes.begin(), bytes.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(size_));
         size_ += bytes.size();
     }
@@ -78,7 +80,9 @@ class Lane {
     Lane(security::Connection connection, Checksums checksums)
         : fd_(std::move(connection.fd)),
           wire_(std::move(connection.wire)),
-          checks_(checksums == Checksums::on && !wire_.is_encrypted()) {}
+          checks_(checksums == Checksums::on && !wire_.is_encrypted()) {
+        TUTTI_ASSERT(fd_.get() >= 0);
+    }
     int fd() const noexcept { return fd_.get(); }
     /// Readable where something more can be read.
     int input_fd() const noexcept { return wire_.to_poll(fd_.get()); }

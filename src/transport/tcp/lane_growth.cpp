@@ -1,5 +1,6 @@
 #include "transport/tcp/lane_growth.hpp"
 
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/suggestion.hpp"
 
@@ -31,6 +32,7 @@ constexpr int vain_max = 2;               // a lane may share its link with anot
 }  // namespace
 
 LaneCounts LaneCounts::of(int fd) {
+    TUTTI_ASSERT(fd >= 0);
     tcp_info info{};
     socklen_t size = sizeof info;
     if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return {};
@@ -53,10 +55,14 @@ Lanes Lanes::from_environment() {
 }
 
 int LaneGrowth::in_use(int lanes, int peer_wants) const noexcept {
+    TUTTI_ASSERT(lanes >= 1);
+    TUTTI_ASSERT(target_ >= 1 && target_ <= lanes_.most);
     return lanes_.as_needed ? std::min(lanes, std::max(target_, peer_wants)) : lanes;
 }
 
 bool LaneGrowth::wants(int lanes, int peer_wants, Instant now, const std::function<void(StreamCounts&)>& counted) {
+    TUTTI_ASSERT(lanes >= 1);
+    TUTTI_ASSERT(static_cast<bool>(counted));
     if (!lanes_.as_needed) return lanes < lanes_.most;
     if (lanes < target_) return true;
     if (ended_ || now < next_look_) return false;
@@ -86,6 +92,7 @@ bool LaneGrowth::wants(int lanes, int peer_wants, Instant now, const std::functi
 // The kernel counts by its ticks, which are few between two looks: the lane that was busy for the most ticks tells for
 // how many any lane was.
 void LaneGrowth::look() {
+    TUTTI_ASSERT(counts_.lanes.size() == before_.lanes.size());
     std::uint64_t most = 0;
     for (std::size_t i = 0; i < counts_.lanes.size(); ++i) {
         const LaneCounts &now = counts_.lanes[i], &before = before_.lanes[i];
@@ -106,6 +113,8 @@ void LaneGrowth::start() {
 
 // A stretch has been measured: decides on the next measurement.
 void LaneGrowth::next(double rate, bool network_bound) {
+    TUTTI_ASSERT(rate >= 0);
+    TUTTI_ASSERT(best_ <= tried_ && tried_ <= lanes_.most);
     switch (turn_) {
         case Turn::usual:
             best_rate_ = rate;
@@ -136,6 +145,7 @@ void LaneGrowth::next(double rate, bool network_bound) {
 }
 
 void LaneGrowth::go_to(int lanes, Turn turn) {
+    TUTTI_ASSERT(lanes >= 1 && lanes <= lanes_.most);
     target_ = lanes;
     turn_ = turn;
 }

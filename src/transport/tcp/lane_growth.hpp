@@ -8,6 +8,7 @@
 // Threads: a value; one at a time.
 #pragma once
 
+#include "core/assert.hpp"
 #include "core/deadline.hpp"
 
 #include <cstdint>
@@ -44,7 +45,7 @@ class LaneGrowth {
  public:
     static constexpr int lanes_max = 16;
 
-    explicit LaneGrowth(Lanes lanes) : lanes_(lanes) {}
+    explicit LaneGrowth(Lanes lanes) : lanes_(lanes) { TUTTI_ASSERT(lanes.most >= 1 && lanes.most <= lanes_max); }
 
     /// On how many lanes this rank wants to write.
     int wanted() const noexcept { return lanes_.as_needed ? target_ : lanes_.most; }

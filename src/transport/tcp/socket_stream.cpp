@@ -1,5 +1,7 @@
 #include "transport/tcp/socket_stream.hpp"
 
+#include "core/assert.hpp"
+
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -39,11 +41,13 @@ std::size_t timed(SocketTime& time, std::size_t at_most, Move&& move) {
 }  // namespace
 
 void SocketStream::add(security::Connection connection) {
+    TUTTI_ASSERT(connection.fd.get() >= 0);
     if (lanes_.size() >= lanes_max) return;  // more than any peer makes
     congestion_.apply(connection.fd.get());
     if (connection.wire.is_encrypted()) checksums_ = Checksums::off;
     lanes_.push_back(std::make_unique<Lane>(std::move(connection), checksums_));
     wants_lane_ = false;
+    TUTTI_ASSERT(lanes_.size() <= lanes_max);
 }
 
 void SocketStream::give_up() noexcept {
@@ -52,6 +56,7 @@ void SocketStream::give_up() noexcept {
 }
 
 void SocketStream::break_off(std::string reason, StreamState as) {
+    TUTTI_ASSERT(as == StreamState::closed || as == StreamState::damaged);
     if (closed()) return;
     state_ = as;
     reason_ = std::move(reason);
@@ -59,6 +64,7 @@ void SocketStream::break_off(std::string reason, StreamState as) {
 
 // New chunks go on the first `count` lanes.
 void SocketStream::use(int count) {
+    TUTTI_ASSERT(count >= 1 && count <= lanes());
     const auto lanes = static_cast<std::size_t>(count);
     if (lanes == used_) return;
     used_ = lanes;
@@ -69,6 +75,7 @@ std::size_t SocketStream::write(std::span<const std::byte> header, std::span<con
     if (lanes_.empty() || closed() || has_end_ || broken()) return 0;
     const std::size_t size = header.size() + payload.size();
     const std::size_t taken = timed(time_, size, [&] { return send({written_, header, payload}); });
+    TUTTI_ASSERT(taken <= size);
     written_ += taken;
     if ((taken < size || size >= chunk_bytes) && !given_up_ && !wants_lane_) {
         wants_lane_ = growth_.wants(lanes(), peer_wants_, Clock::now(), [this](StreamCounts& counts) {
@@ -96,6 +103,7 @@ bool SocketStream::end() {
 
 // On one of its lanes.
 bool SocketStream::say_end() {
+    TUTTI_ASSERT(!lanes_.empty() && !has_end_);
     for (const auto& lane : lanes_) {
         if (lane->end(next_out_)) return true;
         if (lane->ending()) break;
@@ -125,6 +133,8 @@ bool SocketStream::delivered() const noexcept {
 
 // How many bytes more of the window its lanes have taken.
 std::size_t SocketStream::send(const Window& window) {
+    TUTTI_ASSERT(!lanes_.empty() && !has_end_);
+    TUTTI_ASSERT(window.begin == written_ && window.begin <= assigned_);
     const std::uint64_t end = window.end();
     for (const auto& lane : lanes_) lane->go_on(window);
     use(growth_.in_use(lanes(), peer_wants_));
@@ -152,12 +162,14 @@ std::size_t SocketStream::send(const Window& window) {
     for (const auto& lane : lanes_) {
         if (lane->sending()) taken = std::min(taken, lane->position());
     }
+    TUTTI_ASSERT(taken >= window.begin && taken <= end);
     return static_cast<std::size_t>(taken - window.begin);
 }
 
 // How many bytes of the stream's header get a chunk of their own: a reader that acts on a header has to know that it is
 // right, and does once all of a short chunk is here. With a short payload it shares one.
 std::size_t SocketStream::header_alone(const Window& window) const {
+    TUTTI_ASSERT(assigned_ >= window.begin);
     const std::uint64_t header_end = window.begin + window.first.size();
     const bool shares = window.end() - assigned_ <= short_chunk_bytes;
     if (checksums_ == Checksums::off || assigned_ >= header_end || shares) return 0;
@@ -166,6 +178,7 @@ std::size_t SocketStream::header_alone(const Window& window) const {
 
 ChunkHeader SocketStream::header_of(std::uint32_t number, std::uint64_t begin, std::uint64_t end,
                                     const Window& window) {
+    TUTTI_ASSERT(begin < end && end - begin <= chunk_bytes_max);
     ChunkHeader header{.number = number,
                        .bytes = static_cast<std::uint32_t>(end - begin) & 0xffffffU,
                        .lanes = static_cast<std::uint8_t>(growth_.wanted())};
@@ -184,6 +197,7 @@ ChunkHeader SocketStream::header_of(std::uint32_t number, std::uint64_t begin, s
 
 // Of the lanes that take more now and are not in the set `full`, the one with the fewest bytes under way: a quick one.
 std::optional<std::size_t> SocketStream::lane_for_next(std::uint64_t full) const {
+    TUTTI_ASSERT(used_ >= 1 && used_ <= lanes_.size());
     std::optional<std::size_t> best;
     std::size_t fewest = 0;
     for (std::size_t i = 0; i < used_; ++i) {
@@ -217,6 +231,7 @@ bool SocketStream::brings_next_chunk(Lane& lane) {
 
 // The lane that brings the next chunk, if it is known now.
 Lane* SocketStream::incoming_lane() {
+    TUTTI_ASSERT(state_ == StreamState::open);
     if (in_ != nullptr || lanes_.empty()) return in_;
     if (likely_in_ >= lanes_.size()) likely_in_ = 0;
     Lane& likely = *lanes_[likely_in_];
@@ -229,6 +244,7 @@ Lane* SocketStream::incoming_lane() {
         likely_in_ = i;
         break;
     }
+    TUTTI_ASSERT(in_ == nullptr || in_->receiving());
     return in_;
 }
 
@@ -247,6 +263,7 @@ std::size_t SocketStream::fill(std::span<std::byte> into) {
         const auto rest = into.subspan(total);
         const std::size_t count = lane->take(rest);
         total += count;
+        TUTTI_ASSERT(total <= into.size());
         if (!lane->receiving()) {
             in_ = nullptr;
             ++next_in_;
@@ -261,6 +278,7 @@ std::size_t SocketStream::fill(std::span<std::byte> into) {
 // way, however long that takes; where one broke, the bytes that it carried are missing. True: there was something, on a
 // lane that this rank had not looked at.
 bool SocketStream::look_at_ends() {
+    TUTTI_ASSERT(state_ == StreamState::open || in_ == nullptr || !in_->brings_end());
     if (state_ != StreamState::open) return false;
     const auto damaged = std::ranges::find_if(lanes_, [](const auto& lane) { return lane->damaged(); });
     if (damaged != lanes_.end()) {
