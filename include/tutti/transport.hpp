@@ -42,7 +42,7 @@ namespace transport {
 enum class StreamState {
     open,
     ended,    ///< the peer has said that it sends nothing more, and all that it sent has been read
-    closed,   ///< it broke off
+    closed,   ///< the connection broke off
     damaged,  ///< bytes of the peer changed on the way; closed too
 };
 
@@ -52,11 +52,11 @@ struct Pollable {
     bool output;
 };
 
-/// A message that a stream carries in one piece, between its bytes and in order with them.
+/// A message that a stream carries as a whole, in order with its bytes.
 struct ShortMessage {
     std::uint64_t channel;
     std::uint64_t fingerprint;
-    std::uint32_t given_back;   ///< credit, in bytes
+    std::uint32_t given_back;   ///< flow-control credit that the sender gives back, in bytes
     std::uint32_t kind : 8;     ///< of the frame
     std::uint32_t length : 24;  ///< of the payload, in bytes
 };
@@ -74,20 +74,20 @@ class Stream {
     /// bytes may change on the way: a header given to write() arrives as it was sent or not at all, and a payload that
     /// has changed never arrives as a whole.
     virtual std::size_t read(std::span<std::byte> into, std::span<std::byte> ahead) = 0;
-    /// Takes a whole message, or nothing (false): when there is no room now, or the stream carries only bytes, as all
-    /// but those in memory do.
+    /// Takes a whole message, or nothing (false): when there is no room now, or the stream carries only bytes, as
+    /// all streams but those in shared memory do.
     virtual bool put(const ShortMessage& /*message*/, const std::byte* /*payload*/) { return false; }
-    /// The next arrival; fills in `message` if it is a short message. A stream that carries only bytes says so without
-    /// a look.
+    /// The next arrival; fills in `message` if it is a short message. A stream that carries only bytes returns
+    /// Arrival::bytes without a look.
     virtual Arrival next(ShortMessage& /*message*/) { return Arrival::bytes; }
-    /// The payload of the message that next() has shown, which goes with that.
+    /// Copies the payload of the message that next() has shown, and removes that message.
     virtual void take(std::byte* /*into*/) {}
     /// Whether a look at an empty stream takes a system call.
     virtual bool look_takes_call() const noexcept { return false; }
     virtual StreamState state() const noexcept = 0;
-    /// Says that nothing more will be written, behind all that has been. False: it cannot be said yet; call it again.
+    /// Ends this rank's direction behind all bytes written, as shutdown(SHUT_WR). False: not possible yet; call again.
     virtual bool end() { return true; }
-    /// Writes nothing more, whether or not that can be said.
+    /// Ends it even where the peer cannot be told.
     virtual void close() noexcept = 0;
     /// Whether this rank may go without losing bytes that it has written, or its end.
     virtual bool delivered() const noexcept { return true; }
@@ -105,7 +105,7 @@ class LibraryCall {
     /// Gives up a call that is not over. When it returns, nothing touches the buffers of the call any more. It may
     /// wait for a bounded time until that is so.
     virtual ~LibraryCall() = default;
-    /// Whether it is over; false again and again is no news. Throws DistError when it has failed, and later again.
+    /// Whether it is over; callers may ask any number of times. Throws DistError when it has failed, at each call.
     /// Never waits.
     virtual bool done() = 0;
     /// Adds the descriptors that tell that it is over.

@@ -1,4 +1,4 @@
-// CallChecks: whether two ranks mean the same by their calls, where no message and receive meet that would show it.
+// CallChecks: detects that two ranks have called different operations where no message meets a receive that shows it.
 //
 // Threads: one at a time.
 #pragma once
@@ -34,9 +34,9 @@ class CallChecks {
     /// A message that no receive waits for. False: it shows that its sender does something else.
     bool allows_unmet(int from, const Frame& frame);
     enum class Answer : std::uint8_t { none, refused, finished, mismatch };
-    /// A peer waits for us.
+    /// What to answer a peer that waits for this rank (Frame::Kind::probe).
     Answer answer_probe(int from, const Frame& frame);
-    /// All that the peer had for us there has come before.
+    /// The peer has sent all messages of its collective on that channel that are for this rank.
     void on_finished(int from, const Frame& frame);
     /// Compares the messages that came on a channel before its operation began here.
     void check_unexpected(std::uint64_t channel, std::uint64_t fingerprint);

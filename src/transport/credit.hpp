@@ -15,7 +15,7 @@ namespace tutti::transport {
 
 class Credit {
  public:
-    /// Of one peer's, not consumed yet.
+    /// Bytes that one peer may have sent and no receive has consumed yet, with message_cost for each message.
     static constexpr std::size_t limit = std::size_t{2} << 20;
     /// The cost of an eager message beside its bytes: the bookkeeping while no receive is posted.
     static constexpr std::size_t message_cost = 256;
@@ -26,8 +26,8 @@ class Credit {
         TUTTI_ASSERT(allows(cost));
         available_ -= cost;
     }
-    /// The peer has sent a message of that cost (0: none), and gives some of ours back. Both numbers are the peer's,
-    /// and may be any: false where they break the rules.
+    /// Counts a message of that cost which the peer has sent (0: none), and the credit that the peer gives back. Both
+    /// numbers come from the peer: false where they exceed the limits.
     bool take_in(std::uint64_t cost, std::uint64_t given_back, std::size_t longest) noexcept {
         TUTTI_ASSERT(available_ <= limit && unconsumed_ <= limit);
         if (cost > cost_of(longest) || unconsumed_ + cost > limit || given_back > limit - available_) return false;

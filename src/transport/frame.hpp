@@ -1,5 +1,5 @@
-// Frame: the header of a message, or a word of one mailbox to another, in a stream between two ranks (WIRE.md). A
-// stream that carries short messages in one piece takes a frame without payload so, too.
+// Frame: the header of a message, or a control message between two mailboxes, in the stream between two ranks
+// (WIRE.md). A stream that carries short messages as a whole (ShortMessage) carries a frame without payload as one.
 //
 // Threads: values.
 #pragma once

@@ -53,7 +53,7 @@ class LongMessages {
         return take(granted_, found->first);
     }
 
-    /// To be said in the next turn.
+    /// An answer to a request, which is sent in the next turn.
     struct Clear {
         int to;
         std::uint64_t channel, id;

@@ -52,8 +52,9 @@ class Mailbox {
     void post_receive(Transfer& transfer);
     /// Sends a short message at once, without a Transfer; where that is not possible, does nothing and returns false.
     bool send_now(int to, std::uint64_t channel, std::uint64_t fingerprint, std::span<const std::byte> payload);
-    /// Fills a receive of a named source that is not posted, with a short message that is there or comes within
-    /// `spins` looks. False: post it. Receives of that source and channel must not be posted meanwhile.
+    /// Fills a receive of a named source that is not posted, with a short message that is there or comes within the
+    /// looks that `waiting` allows. False: post the receive. Receives of that source and channel must not be posted
+    /// meanwhile.
     bool receive_now(Transfer& receive, Waiting& waiting);
     /// Tells a peer what this rank waits for, so that a mismatch shows where no message would show it.
     void probe(int peer, std::uint64_t channel, std::uint64_t fingerprint);

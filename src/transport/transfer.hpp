@@ -49,10 +49,10 @@ struct Transfer {
     ByteSink on_bytes;  ///< receives that combine: gets whole elements at a time
     std::size_t element_bytes = 1;
     bool done = false;
-    bool refused = false;  ///< sends: its receiver has left the group without it
+    bool refused = false;  ///< sends: the receiver has left the group without taking it
     std::size_t bytes_done = 0;
 
-    /// The whole message of a receive.
+    /// Completes a receive with its whole message.
     void fill(std::span<const std::byte> message) {
         TUTTI_ASSERT(!done);
         TUTTI_ASSERT(message.size() == bytes);

@@ -1,10 +1,10 @@
 // Offers: messages that ranks of one host leave where they lie, for their receivers to read, and how they take them
 // back.
-//
-// A rank that lets go of its memory while a receiver may still read there withdraws all that it has offered. That is a
-// matter for two: the reader says so first, then looks whether the offer stands; the owner that withdraws says so, then
-// waits for the readers. Either sees the other, as both make a full fence in between (Dekker's algorithm). The owner
-// does not wait for a reader that has been stopped: that one looks once more after it has read.
+// A rank that lets go of its memory while a receiver may still read there withdraws all its offers. Reader and owner
+// synchronise by Dekker's algorithm: the reader stores that it reads, then looks whether the offer stands; the owner
+// stores that the offer is withdrawn, then waits for the readers. Each makes a full fence in between, so that one of
+// the two sees the other. The owner does not wait for a reader that has been stopped: that one looks once more after it
+// has read.
 //
 // Threads: one thread of a rank at a time.
 #pragma once

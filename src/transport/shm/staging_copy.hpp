@@ -24,9 +24,9 @@ class StagingCopy {
  public:
     /// Always the ordinary way.
     StagingCopy() = default;
-    /// Nanoseconds a byte that a reader takes longer to fetch bytes stored around the cache.
+    /// `penalty_ns`: nanoseconds per byte that a reader takes longer to fetch bytes stored around the cache.
     /// Fewer than `least_bytes` go the ordinary way.
-    /// `returning`: the part of its measured time that the ordinary way is taken to need once it is in use.
+    /// `returning`: the fraction of its measured time that the ordinary way is expected to take once it is in use.
     explicit StagingCopy(double penalty_ns, std::size_t least_bytes = std::size_t{32} << 10, double returning = 1)
         : least_bytes_(least_bytes), penalty_ns_(penalty_ns), returning_(returning) {
         TUTTI_ASSERT(least_bytes >= 256);  // a trial needs some lines in each way
