@@ -1,6 +1,6 @@
-// Functions of one's own inside a collective: what the steps `call` of a schedule run that a user wrote down as a text.
+// User functions inside a collective: the steps `call` of a schedule that the user wrote as a text (TUTTI_SCHEDULE).
 //
-// Threads: any. The functions themselves run on whichever thread moves the group on, one call of a group at a time.
+// Threads: any. The functions themselves run on whichever thread progresses the group, one call of a group at a time.
 #pragma once
 
 #include <tutti/export.hpp>
@@ -18,7 +18,7 @@ namespace tutti {
 ///
 /// It runs under the group's lock: it must not call tutti, and should not take long, as all other operations of the
 /// group wait meanwhile. If it throws anything, or calls a function of tutti's that waits for the group, the operation
-/// fails with Aborted on all ranks, with its words, and the group can be used no more.
+/// fails with Aborted on all ranks, with the exception's message, and the group cannot be used any more.
 using StepFunction = std::function<void(const TensorView& target, std::span<const ConstTensorView> sources)>;
 
 /// Gives a function the name by which the texts in TUTTI_SCHEDULE call it ("calls NAME", then "call NAME TARGET SOURCE"

@@ -18,7 +18,7 @@ class ProofTooLarge : public InvalidArgument {
 
 class Budget {
  public:
-    /// In bytes that are written, about.
+    /// Approximate bytes of memory that a proof writes.
     static constexpr std::uint64_t of_users_text = std::uint64_t{1} << 29;
 
     static Budget unlimited() { return Budget(std::numeric_limits<std::uint64_t>::max()); }

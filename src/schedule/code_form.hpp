@@ -1,6 +1,7 @@
 // CodeForm: how a buffer of a schedule holds codes of few bits instead of numbers, and how they travel. A value.
 #pragma once
 
+#include "core/assert.hpp"
 #include "quantize/quantize.hpp"
 
 #include <cstddef>
@@ -17,12 +18,16 @@ struct CodeForm {
     quantize::Format format = quantize::Format::int8;
     std::uint64_t block = 1;  ///< elements with one scale; the last ones of a run may be fewer
 
-    quantize::Blocks run(std::uint64_t count) const { return {count, block, block}; }
+    quantize::Blocks run(std::uint64_t count) const {
+        TUTTI_ASSERT(block > 0);
+        return {count, block, block};
+    }
     std::uint64_t scale_bytes(std::uint64_t count) const { return run(count).blocks() * sizeof(float); }
     /// Of a run of so many elements.
     std::uint64_t bytes(std::uint64_t count) const { return scale_bytes(count) + run(count).code_bytes(format); }
     /// Where the run lies in its buffer that begins with this element, the first one of a block.
     std::uint64_t place(std::uint64_t element) const {
+        TUTTI_ASSERT(block > 0);
         constexpr std::uint64_t aligned = sizeof(float);
         return element / block * ((bytes(block) + aligned - 1) / aligned * aligned);
     }

@@ -1,5 +1,7 @@
 #include "schedule/dependencies.hpp"
 
+#include "core/assert.hpp"
+
 #include <algorithm>
 
 namespace tutti::schedule {
@@ -17,15 +19,19 @@ void Dependencies::begin() {
 }
 
 void Dependencies::waits_for(std::int64_t step) {
+    TUTTI_ASSERT(step >= -1 && step < step_);
     if (step >= 0) waits_.push_back(static_cast<std::uint32_t>(step));
 }
 
 void Dependencies::waits_for_all(std::int64_t first) {
+    TUTTI_ASSERT(first >= 0 && first <= step_);
     for (std::int64_t i = first; i < step_; ++i) waits_for(i);
     touched_ += static_cast<std::uint64_t>(std::max<std::int64_t>(step_ - first, 0));
 }
 
 void Dependencies::reads(const Chunk& chunk) {
+    TUTTI_ASSERT(step_ >= 0);
+    TUTTI_ASSERT(chunk.offset + chunk.count >= chunk.offset);
     if (chunk.count == 0) return;
     read_now_.push_back(chunk);
     uses_of(chunk).update(chunk.offset, chunk.offset + chunk.count, {}, [&](const Use& use) {
@@ -35,6 +41,8 @@ void Dependencies::reads(const Chunk& chunk) {
 }
 
 void Dependencies::writes(const Chunk& chunk) {
+    TUTTI_ASSERT(step_ >= 0);
+    TUTTI_ASSERT(chunk.offset + chunk.count >= chunk.offset);
     if (chunk.count == 0) return;
     written_now_.push_back(chunk);
     uses_of(chunk).update(chunk.offset, chunk.offset + chunk.count, {}, [&](const Use& use) {
@@ -45,6 +53,7 @@ void Dependencies::writes(const Chunk& chunk) {
 }
 
 std::span<const std::uint32_t> Dependencies::end() {
+    TUTTI_ASSERT(step_ >= 0);
     const auto step = static_cast<std::uint32_t>(step_);
     for (const Chunk& chunk : read_now_) {
         uses_of(chunk).update(chunk.offset, chunk.offset + chunk.count, {},
@@ -53,7 +62,7 @@ std::span<const std::uint32_t> Dependencies::end() {
     for (const Chunk& chunk : written_now_) uses_of(chunk).set(chunk.offset, chunk.offset + chunk.count, {step_, {}});
     std::ranges::sort(waits_);
     waits_.erase(std::unique(waits_.begin(), waits_.end()), waits_.end());
-    std::erase(waits_, step);
+    TUTTI_ASSERT(waits_.empty() || waits_.back() < step);
     return waits_;
 }
 

@@ -1,5 +1,7 @@
 #include "schedule/functions.hpp"
 
+#include "core/assert.hpp"
+
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
@@ -43,9 +45,11 @@ void register_step_function(std::string name, StepFunction function) {
 namespace schedule {
 
 std::shared_ptr<const StepFunction> find_function(std::string_view name) {
+    TUTTI_ASSERT(!name.empty());
     Registry& all = registry();
     const std::lock_guard lock(all.mutex);
     const auto found = all.functions.find(name);
+    TUTTI_ASSERT(found == all.functions.end() || found->second != nullptr);
     return found == all.functions.end() ? nullptr : found->second;
 }
 

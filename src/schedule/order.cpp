@@ -1,5 +1,7 @@
 #include "schedule/order.hpp"
 
+#include "core/assert.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,6 +35,8 @@ std::optional<Disorder> hazard_in(const Schedule& s, Budget& budget) {
                 if (before[earlier][k]) before[i][k] = true;
             }
         };
+        TUTTI_ASSERT(std::size_t{step.first_after} + step.after_count <= s.after.size());
+        TUTTI_ASSERT(std::size_t{step.first_operand} + step.operand_count <= s.operands.size());
         for (std::uint32_t a = 0; a < step.after_count; ++a) {
             const std::size_t earlier = s.after[step.first_after + a];
             if (earlier >= i) return Disorder{i, "waits for a later step"};
@@ -61,6 +65,7 @@ std::optional<Disorder> hazard_in(const Schedule& s, Budget& budget) {
 
 // The only other rank of this rank's host; -1 if there is none, or more than one.
 Rank partner_of(Rank rank, const Contract& contract) {
+    TUTTI_ASSERT(static_cast<std::size_t>(rank) < contract.host_of.size());
     Rank partner = -1;
     for (Rank peer = 0; peer < static_cast<Rank>(contract.host_of.size()); ++peer) {
         const auto host = [&](Rank r) { return contract.host_of[static_cast<std::size_t>(r)]; };
@@ -68,12 +73,14 @@ Rank partner_of(Rank rank, const Contract& contract) {
         if (partner >= 0) return -1;
         partner = peer;
     }
+    TUTTI_ASSERT(partner != rank);
     return partner;
 }
 
 // Two ranks of a host take turns with the memory of slots: a rank must read the other's values there before it
 // publishes.
 void find_missed_turns(const Schedule& s, const Schedule& others, std::vector<Disorder>& found) {
+    TUTTI_ASSERT(!s.in_place);
     std::set<std::uint32_t> theirs;  // the rounds in which the other publishes values
     for (const Step& step : others.steps) {
         if (step.kind == StepKind::publish && step.operand_count > 0) theirs.insert(step.round);
@@ -88,6 +95,7 @@ void find_missed_turns(const Schedule& s, const Schedule& others, std::vector<Di
         if (step.kind != StepKind::publish || step.operand_count == 0) continue;
         // Elsewhere the other's values are older: this rank has released them.
         if (step.round < 2 || (s.turn_group && step.round % 4 < 2)) continue;
+        TUTTI_ASSERT(step.round >= 2);
         const std::uint32_t there = step.round - 2;
         const auto read = last_read.find(there);
         if (theirs.contains(there) && (read == last_read.end() || read->second > i))
@@ -99,6 +107,8 @@ void find_missed_turns(const Schedule& s, const Schedule& others, std::vector<Di
 
 std::vector<Disorder> disorders_of(Rank rank, const std::vector<Schedule>& schedules, const Contract& contract,
                                    Budget& budget) {
+    TUTTI_ASSERT(static_cast<std::size_t>(rank) < schedules.size());
+    TUTTI_ASSERT(schedules.size() == contract.host_of.size());
     std::vector<Disorder> found;
     const Schedule& mine = schedules[static_cast<std::size_t>(rank)];
     if (auto hazard = hazard_in(mine, budget)) found.push_back(std::move(*hazard));

@@ -1,4 +1,5 @@
 // The initial contents of every collective, and its promises about its outputs.
+#include "core/assert.hpp"
 #include "schedule/symbols.hpp"
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@ namespace tutti::schedule {
 namespace {
 
 std::uint64_t sum_before(const std::vector<std::uint64_t>& counts, Rank end) {
+    TUTTI_ASSERT(end >= 0 && static_cast<std::size_t>(end) <= counts.size());
     return std::accumulate(counts.begin(), counts.begin() + end, std::uint64_t{0});
 }
 
@@ -49,6 +51,8 @@ std::string lost(const Symbol& value, const Contract& contract, bool is_copy = f
 // `count` elements from `at` on are those of rank `from` from `index` on.
 std::string not_a_copy(const Values& output, std::uint64_t at, Rank from, std::uint64_t index, std::uint64_t count,
                        const Contract& contract) {
+    TUTTI_ASSERT(from >= 0);
+    TUTTI_ASSERT(at + count <= output.size());
     for (std::uint64_t i = 0; i < count; ++i) {
         const Value& value = output[at + i];
         if (const std::string loss = value ? lost(*value, contract, true) : ""; !loss.empty())
@@ -63,6 +67,8 @@ std::string not_a_copy(const Values& output, std::uint64_t at, Rank from, std::u
 // The first `count` elements are the combinations of everyone's from `first` on.
 std::string not_reduced(const Values& output, std::uint64_t first, std::uint64_t count, int size,
                         const Contract& contract) {
+    TUTTI_ASSERT(size > 0);
+    TUTTI_ASSERT(count <= output.size());
     for (std::uint64_t i = 0; i < count; ++i) {
         if (!output[i]) return fmt::format("element {} is never written", i);
         Symbol value = *output[i];
@@ -84,11 +90,15 @@ std::string not_reduced(const Values& output, std::uint64_t first, std::uint64_t
 
 // Where the blocks of an all_to_all begin.
 std::uint64_t send_offset(const Contract& contract, Rank rank, Rank peer) {
+    TUTTI_ASSERT(static_cast<std::size_t>(rank) < contract.matrix.size());
+    TUTTI_ASSERT(static_cast<std::size_t>(peer) < contract.matrix.size());
     const auto me = static_cast<std::size_t>(rank);
     if (!contract.send_offsets.empty()) return contract.send_offsets[me][static_cast<std::size_t>(peer)];
     return sum_before(contract.matrix[me], peer);
 }
 std::uint64_t receive_offset(const Contract& contract, Rank rank, Rank peer) {
+    TUTTI_ASSERT(static_cast<std::size_t>(rank) < contract.matrix.size());
+    TUTTI_ASSERT(static_cast<std::size_t>(peer) < contract.matrix.size());
     const auto me = static_cast<std::size_t>(rank);
     if (!contract.receive_offsets.empty()) return contract.receive_offsets[me][static_cast<std::size_t>(peer)];
     std::uint64_t sum = 0;
@@ -98,10 +108,12 @@ std::uint64_t receive_offset(const Contract& contract, Rank rank, Rank peer) {
 
 // Every block is where it belongs, and the gaps between blocks are untouched.
 std::string not_exchanged(const Values& output, Rank rank, int size, const Contract& contract) {
+    TUTTI_ASSERT(rank >= 0 && rank < size);
     std::vector<bool> covered(output.size());
     for (Rank from = 0; from < size; ++from) {
         const std::uint64_t at = receive_offset(contract, rank, from);
         const std::uint64_t count = contract.matrix[static_cast<std::size_t>(from)][static_cast<std::size_t>(rank)];
+        TUTTI_ASSERT(at + count <= output.size());
         auto wrong = not_a_copy(output, at, from, send_offset(contract, from, rank), count, contract);
         if (!wrong.empty()) return wrong;
         std::fill_n(covered.begin() + static_cast<std::ptrdiff_t>(at), count, true);
@@ -115,6 +127,7 @@ std::string not_exchanged(const Values& output, Rank rank, int size, const Contr
 // How many elements a buffer of a rank has, and where the blocks begin of an exchange, given by rank and peer.
 template <class Offset>
 std::uint64_t length(CollectiveTraits::Extent extent, Rank rank, int size, const Contract& contract, Offset offset) {
+    TUTTI_ASSERT(rank >= 0 && rank < size);
     using Extent = CollectiveTraits::Extent;
     switch (extent) {
         case Extent::nothing: return 0;
@@ -147,6 +160,8 @@ std::uint64_t output_length(Rank rank, int size, const Contract& contract) {
 }  // namespace
 
 std::pair<Values, Values> starting_with(Rank rank, int size, const Contract& contract) {
+    TUTTI_ASSERT(rank >= 0 && rank < size);
+    TUTTI_ASSERT(contract.root >= 0 && contract.root < size);
     const std::uint64_t input = input_length(rank, size, contract), output = output_length(rank, size, contract);
     const bool output_is_input = (contract.collective == Collective::all_reduce && contract.in_place) ||
                                  (contract.collective == Collective::broadcast && rank == contract.root);
@@ -155,10 +170,13 @@ std::pair<Values, Values> starting_with(Rank rank, int size, const Contract& con
     const std::uint64_t count = output_is_input ? output : input;
     for (std::uint64_t i = 0; i < count; ++i) filled.push_back(Symbol{{static_cast<std::uint32_t>(rank)}, i});
     both.second.resize(output);
+    TUTTI_ASSERT(both.first.size() <= input);
     return both;
 }
 
 std::string wrong_with(const Values& output, Rank rank, int size, const Contract& contract) {
+    TUTTI_ASSERT(rank >= 0 && rank < size);
+    TUTTI_ASSERT(output.size() == output_length(rank, size, contract));
     const CollectiveTraits& traits = traits_of(contract.collective);
     if (!traits.writes(rank, contract.root)) return {};
     if (traits.output == CollectiveTraits::Extent::exchanged) return not_exchanged(output, rank, size, contract);

@@ -1,4 +1,5 @@
 // parse(): a text of schedules, line by line, into calls of the Builder.
+#include "core/assert.hpp"
 #include "core/suggestion.hpp"
 #include "core/text.hpp"
 #include "schedule/builder.hpp"
@@ -43,6 +44,7 @@ void read_collective(Line& line, Head& head) {
 }
 
 void read_ranks(Line& line, Head& head) {
+    if (head.ranks != 0) line.fail("the number of ranks comes twice", "one line \"ranks N\"");
     head.ranks = static_cast<int>(line.number(ranks_max, "number of ranks"));
     if (head.ranks == 0) line.fail("no ranks", fmt::format("1 to {}", ranks_max));
     head.contract.host_of.assign(static_cast<std::size_t>(head.ranks), 0);
@@ -119,6 +121,8 @@ void read_scratch(Line& line, Reading& r) {
     if (r.scratch + more > elements_max)
         line.fail("the scratch buffers are too long", fmt::format("at most {}", elements_max));
     r.scratch += codes ? r.builder.scratch(more, *codes).count : r.builder.scratch(more, dtype).count;
+    if (r.builder.buffers().size() > buffers_max)
+        line.fail("the rank has scratch buffers of too many types", fmt::format("at most {}", buffers_max - 3));
 }
 
 // The lines between "rank" and the next rank: those of the kinds, and those that are no step.
@@ -156,12 +160,14 @@ class Parser {
         }
         line_.end();
         end_rank();
+        TUTTI_ASSERT(!steps_ && of_rank_.empty());
         level_rounds();
         if (head_.ranks == 0 || recipe_.ranks.size() != static_cast<std::size_t>(head_.ranks))
             line_.fail(fmt::format("the text ends after {} ranks", recipe_.ranks.size()),
                        head_.ranks == 0 ? "a line \"ranks N\" and the steps of each" : fmt::format("{}", head_.ranks));
         check_contract();
         uses_.check();
+        TUTTI_ASSERT(recipe_.ranks.size() == static_cast<std::size_t>(head_.ranks));
         recipe_.contract = std::move(head_.contract);
         return std::move(recipe_);
     }
@@ -187,6 +193,7 @@ class Parser {
     }
 
     void check_cost() const {
+        TUTTI_ASSERT(steps_.has_value());
         const Builder& builder = steps_->builder;
         if (steps_ended_ + static_cast<std::uint64_t>(builder.last_step() + 1) > steps_max)
             line_.fail(fmt::format("the text has more than {} steps", steps_max), "fewer, in all ranks together");
@@ -215,11 +222,14 @@ class Parser {
         begin_schedule();
     }
     void begin_otherwise() {
+        TUTTI_ASSERT(steps_.has_value());
         if (of_rank_.size() >= 3) line_.fail("too many schedules of one rank", "at most 4");
         end_schedule();
         begin_schedule();
     }
     void begin_schedule() {
+        TUTTI_ASSERT(!steps_);
+        TUTTI_ASSERT(head_.ranks > 0 && !head_.algorithm.empty());
         steps_.emplace(Reading{.ranks = head_.ranks,
                                .rank = static_cast<Rank>(recipe_.ranks.size()),
                                .builder = Builder(head_.algorithm),
@@ -229,6 +239,7 @@ class Parser {
         line_.set_buffers(&steps_->builder.buffers());
     }
     void end_schedule() {
+        TUTTI_ASSERT(steps_.has_value());
         const Schedule& flags = steps_->flags;
         cost_ended_ += steps_->builder.cost();
         Schedule schedule = std::move(steps_->builder).finish();
@@ -242,6 +253,7 @@ class Parser {
         of_rank_.push_back(std::move(schedule));
         line_.set_buffers(nullptr);
         steps_.reset();
+        TUTTI_ASSERT(!of_rank_.empty());
     }
     void check_scratch(const Schedule& schedule) const {
         for (std::size_t b = row(Buffer::scratch); b < schedule.buffers.size(); ++b) {
@@ -264,6 +276,8 @@ class Parser {
         end_schedule();
         for (std::size_t i = of_rank_.size() - 1; i > 0; --i)
             of_rank_[i - 1].otherwise = std::make_shared<const Schedule>(std::move(of_rank_[i]));
+        TUTTI_ASSERT(!of_rank_.empty());
+        TUTTI_ASSERT(of_rank_.size() == 1 || of_rank_.front().otherwise);
         recipe_.ranks.push_back(std::move(of_rank_.front()));
         of_rank_.clear();
     }
@@ -284,6 +298,8 @@ class Parser {
 
     // The prover takes for granted that a contract is complete.
     void check_contract() const {
+        TUTTI_ASSERT(head_.ranks > 0);
+        TUTTI_ASSERT(head_.contract.host_of.size() == static_cast<std::size_t>(head_.ranks));
         const Contract& c = head_.contract;
         const auto ranks = static_cast<std::size_t>(head_.ranks);
         const CollectiveTraits& traits = traits_of(c.collective);

@@ -1,5 +1,6 @@
 #include "schedule/part.hpp"
 
+#include "core/assert.hpp"
 #include "schedule/races.hpp"
 
 #include <algorithm>
@@ -21,9 +22,11 @@ class Places {
     }
 
     Chunk operator()(const Chunk& chunk) const {
+        TUTTI_ASSERT(chunk.buffer <= Buffer::scratch);
         const Chunk& whole = chunk.buffer == Buffer::input    ? source_
                              : chunk.buffer == Buffer::output ? target_
                                                               : scratch_;
+        TUTTI_ASSERT(chunk.count == 0 || chunk.offset + chunk.count <= whole.count);
         return {whole.buffer, whole.offset + chunk.offset, chunk.count};
     }
 
@@ -72,11 +75,14 @@ class Copyist {
 
  private:
     void write(const Step& step) {
+        TUTTI_ASSERT(step.peer < static_cast<Rank>(placing_.ranks.size()));
+        TUTTI_ASSERT(is_local(step.kind) || step.kind == StepKind::send || receives(step.kind));
         sources_.clear();
         for (const Operand& operand : operands_of(part_, step)) sources_.push_back(place_(operand.chunk));
         const Rank peer = step.peer < 0 ? -1 : placing_.ranks[static_cast<std::size_t>(step.peer)];
         const Chunk target = place_(step.target);
         const bool finish = step.finish && placing_.finishes;
+        TUTTI_ASSERT(step.kind == StepKind::receive || !sources_.empty());
         switch (step.kind) {
             case StepKind::copy: return builder_.copy(target, sources_[0], step.whole);
             case StepKind::combine: return builder_.combine(target, sources_, finish);
@@ -93,6 +99,7 @@ class Copyist {
     }
     // All that it waits for: the builder finds most of it again.
     std::vector<std::int64_t> after(const Step& step) const {
+        TUTTI_ASSERT(numbers_.size() < part_.steps.size());
         std::vector<std::int64_t> steps;
         for (const std::uint32_t index : after_of(part_, step)) steps.push_back(numbers_[index]);
         return steps;
@@ -109,6 +116,9 @@ class Copyist {
 }  // namespace
 
 void put(Builder& builder, const Schedule& part, const Placing& placing) {
+    TUTTI_ASSERT(!part.in_place && !part.in_slots && part.publications == 0);
+    TUTTI_ASSERT(part.functions.empty() && part.buffers.size() == row(Buffer::scratch) + 1);
+    TUTTI_ASSERT(!placing.ranks.empty());
     Copyist(builder, part, placing).run();
 }
 

@@ -1,9 +1,8 @@
 // Parts: collectives of some of a text's ranks, which a line "use" of each of them puts among their steps.
 //
 //     use reduce_scatter direct 0,1 output[0:2] input[0:4]
-//
-// Whoever reads the text gives the algorithms (PartMaker): this room has none. A part becomes steps of the rank like
-// all others, so the prover, the engine and what is written of a schedule know of none. Values; threads: any.
+// The caller of parse() supplies the algorithms (PartMaker); this room has none. A part is expanded into ordinary steps
+// of the rank, so the prover, the engine and to_text() do not know parts. Values; threads: any.
 #pragma once
 
 #include "schedule/builder.hpp"

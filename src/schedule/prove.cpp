@@ -1,5 +1,6 @@
 #include "schedule/prove.hpp"
 
+#include "core/assert.hpp"
 #include "schedule/order.hpp"
 #include "schedule/races.hpp"
 #include "schedule/steps/proof.hpp"
@@ -17,6 +18,7 @@ constexpr std::size_t faults_max = 5;
 
 // Runs every step that can run now; false if none could.
 bool advance(Proof& proof) {
+    TUTTI_ASSERT(proof.size() > 0);
     bool moved = false;
     for (Rank rank = proof.size(); rank-- > 0;) {
         if (rank == proof.withheld()) continue;
@@ -100,9 +102,12 @@ void check_results(Proof& proof) {
 // Values that were rounded on their way: each rank that gets all has to get them alike. (In other orders of combination
 // floating-point sums differ, too; but all algorithms copy what one rank has summed.)
 void check_equal(Proof& proof) {
+    TUTTI_ASSERT(proof.faults().empty());
     const auto output = [&](Rank rank) -> const Values& { return proof.state(rank).buffers[row(Buffer::output)]; };
     for (Rank rank = 1; rank < proof.size(); ++rank) {
         for (std::size_t i = 0; i < output(0).size(); ++i) {
+            TUTTI_ASSERT(output(rank).size() == output(0).size());
+            TUTTI_ASSERT(output(rank)[i] && output(0)[i]);
             const Symbol &mine = *output(rank)[i], &first = *output(0)[i];
             if (mine.roundings == first.roundings && (first.roundings.empty() || mine.parts == first.parts)) continue;
             return proof.fault(rank, proof.schedule(rank).steps.size(),
@@ -114,11 +119,13 @@ void check_equal(Proof& proof) {
 // A rank leaves a barrier only after every rank has entered: its last step must depend on every rank's first. Replays
 // with each rank withheld in turn: no other rank may finish.
 void check_barrier(Proof& proof) {
+    TUTTI_ASSERT(proof.faults().empty());
     for (Rank withheld = 0; withheld < proof.size() && proof.size() > 1; ++withheld) {
         proof.restart(withheld);
         auto& held = proof.state(withheld);
         held.sends.clear();
         held.receives.clear();
+        TUTTI_ASSERT(proof.withheld() == withheld);
         while (advance(proof)) {
         }
         for (Rank rank = 0; rank < proof.size(); ++rank) {
@@ -133,6 +140,9 @@ void check_barrier(Proof& proof) {
 }  // namespace
 
 std::vector<std::string> prove(const std::vector<Schedule>& schedules, const Contract& contract, Budget budget) {
+    TUTTI_ASSERT(!schedules.empty());
+    TUTTI_ASSERT(schedules.size() == contract.host_of.size());
+    TUTTI_ASSERT(contract.slots > 0);
     Proof proof(schedules, contract, budget);
     check_kinds(proof);
     check_types(proof);

@@ -1,5 +1,7 @@
 #include "schedule/races.hpp"
 
+#include "core/assert.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,10 +26,15 @@ class Order {
 
     /// Number -1 is the caller's use before, and steps.size() that behind.
     std::size_t node(Rank rank, std::ptrdiff_t step) const {
+        TUTTI_ASSERT(static_cast<std::size_t>(rank) < first_.size());
+        TUTTI_ASSERT(step >= -1 &&
+                     step <= static_cast<std::ptrdiff_t>(schedules_[static_cast<std::size_t>(rank)].steps.size()));
         return first_[static_cast<std::size_t>(rank)] + static_cast<std::size_t>(step + 1);
     }
     bool comes_before(std::size_t node, std::size_t later) {
+        TUTTI_ASSERT(node < size_ && later < size_);
         find(later);
+        TUTTI_ASSERT(known_[later] && !before_[later].empty());
         return (before_[later][node / bits] >> (node % bits) & 1U) != 0;
     }
 
@@ -45,11 +52,13 @@ class Order {
     // A circle, which is a deadlock that the prover finds, ends here too: a step whose predecessors
     // are being found counts as found.
     void find(std::size_t wanted) {
+        TUTTI_ASSERT(wanted < size_);
         if (known_[wanted]) return;
         std::vector<Open> stack;
         stack.push_back(open(wanted));
         while (!stack.empty()) {
             Open& top = stack.back();
+            TUTTI_ASSERT(known_[top.node] && top.next <= top.predecessors.size());
             if (top.next == top.predecessors.size()) {
                 stack.pop_back();
             } else if (const std::size_t earlier = top.predecessors[top.next]; !known_[earlier]) {
@@ -62,6 +71,7 @@ class Order {
     }
 
     Open open(std::size_t node) {
+        TUTTI_ASSERT(!known_[node] && before_[node].empty());
         known_[node] = true;
         const std::size_t words = (size_ + bits - 1) / bits;
         budget_.spend(words * sizeof(Word));
@@ -70,6 +80,8 @@ class Order {
     }
 
     void inherit(std::size_t node, std::size_t earlier) {
+        TUTTI_ASSERT(known_[node] && known_[earlier]);
+        TUTTI_ASSERT(before_[node].size() == before_[earlier].size());
         std::vector<Word>&mine = before_[node], &theirs = before_[earlier];
         budget_.spend(mine.size());
         mine[earlier / bits] |= Word{1} << (earlier % bits);
@@ -77,6 +89,7 @@ class Order {
     }
 
     std::vector<std::size_t> predecessors_of(std::size_t node) const {
+        TUTTI_ASSERT(node < size_);
         std::vector<std::size_t> found;
         const auto next = std::upper_bound(first_.begin(), first_.end(), node);
         const auto rank = static_cast<std::size_t>(next - first_.begin()) - 1;
@@ -90,6 +103,7 @@ class Order {
             for (std::size_t i = 0; i < index; ++i) found.push_back(this->node(me, static_cast<std::ptrdiff_t>(i)));
             return found;
         }
+        TUTTI_ASSERT(index < s.steps.size());
         const Step& step = s.steps[index];
         for (const std::uint32_t earlier : after_of(s, step)) found.push_back(this->node(me, earlier));
         if (!is_shared(step.kind)) return found;
@@ -105,6 +119,7 @@ class Order {
     }
 
     void add_those_of(Rank peer, const Step& step, std::vector<std::size_t>& found) const {
+        TUTTI_ASSERT(static_cast<std::size_t>(peer) < schedules_.size());
         if (step.kind == StepKind::meet) {
             found.push_back(node(peer, -1));
             add_before_meeting(peer, found);
@@ -128,6 +143,7 @@ class Order {
 
     // The peer's first step of that kind for this round or a later one.
     void add_first(StepKind kind, std::uint32_t round, Rank peer, std::vector<std::size_t>& found) const {
+        TUTTI_ASSERT(kind == StepKind::release || kind == StepKind::signal);
         const auto& theirs = schedules_[static_cast<std::size_t>(peer)].steps;
         const auto first =
             std::ranges::find_if(theirs, [&](const Step& step) { return step.kind == kind && step.round >= round; });
@@ -150,6 +166,7 @@ struct Access {
 };
 
 bool meet(const Access& a, const Access& b) {
+    TUTTI_ASSERT(a.chunk.count > 0 && b.chunk.count > 0);
     return a.rank != b.rank && (a.writes || b.writes) && share_elements(a.chunk, b.chunk);
 }
 
@@ -160,6 +177,7 @@ std::vector<std::vector<Access>> accesses_of(const std::vector<Schedule>& schedu
     for (Rank rank = 0; rank < size; ++rank) {
         const Schedule& s = schedules[static_cast<std::size_t>(rank)];
         const auto add = [&](Rank owner, std::ptrdiff_t step, const Chunk& chunk, bool writes) {
+            TUTTI_ASSERT(static_cast<std::size_t>(owner) < schedules.size());
             if (chunk.count == 0) return;
             const Chunk there = owner == rank ? chunk : at_owner(schedules, owner, chunk);
             found[static_cast<std::size_t>(owner)].push_back({rank, step, there, writes});
@@ -206,6 +224,7 @@ bool lies_in(const Chunk& chunk, const std::vector<Chunk>& chunks) {
 }
 
 bool is_of_a_step(const Access& access, const std::vector<Schedule>& schedules) {
+    TUTTI_ASSERT(static_cast<std::size_t>(access.rank) < schedules.size());
     const auto steps = schedules[static_cast<std::size_t>(access.rank)].steps.size();
     return access.step >= 0 && access.step < static_cast<std::ptrdiff_t>(steps);
 }
@@ -213,6 +232,8 @@ bool is_of_a_step(const Access& access, const std::vector<Schedule>& schedules) 
 // A read of an input and a write of the output at the same place. A rank's own steps keep their order there: those that
 // share memory do so anyway, and for the others the Builder sees to it.
 bool reads_first(const Access& read, const Access& write, Order& order, const std::vector<Schedule>& schedules) {
+    TUTTI_ASSERT(!read.writes && write.writes);
+    TUTTI_ASSERT(is_of_a_step(read, schedules) && is_of_a_step(write, schedules));
     if (read.rank != write.rank)
         return order.comes_before(order.node(read.rank, read.step), order.node(write.rank, write.step));
     if (read.step != write.step) return read.step < write.step;
@@ -239,10 +260,12 @@ std::vector<bool> same_in_place(const std::vector<Schedule>& schedules, Budget& 
             });
         }));
     }
+    TUTTI_ASSERT(same.size() == schedules.size());
     return same;
 }
 
 Chunk at_owner(const std::vector<Schedule>& schedules, Rank owner, Chunk chunk) {
+    TUTTI_ASSERT(static_cast<std::size_t>(owner) < schedules.size());
     if (chunk.buffer == Buffer::input && schedules[static_cast<std::size_t>(owner)].input_is_output)
         chunk.buffer = Buffer::output;
     return chunk;

@@ -39,6 +39,7 @@
 // staging area for it; it writes and reads slots of their own kind (engine/slots), of the length that slots.hpp gives.
 #pragma once
 
+#include "core/assert.hpp"
 #include "schedule/code_form.hpp"
 
 #include <tutti/collectives.hpp>
@@ -194,8 +195,14 @@ struct Schedule {
     bool single_rounding = true;                ///< every result element comes out of one combining step
     std::vector<std::string> functions;         ///< the names of those that call steps run
 
-    BufferInfo& of(Buffer buffer) { return buffers[row(buffer)]; }
-    const BufferInfo& of(Buffer buffer) const { return buffers[row(buffer)]; }
+    BufferInfo& of(Buffer buffer) {
+        TUTTI_ASSERT(row(buffer) < buffers.size());
+        return buffers[row(buffer)];
+    }
+    const BufferInfo& of(Buffer buffer) const {
+        TUTTI_ASSERT(row(buffer) < buffers.size());
+        return buffers[row(buffer)];
+    }
 };
 
 /// Elements of all scratch buffers.
@@ -205,16 +212,19 @@ std::uint64_t scratch_count(const Schedule& schedule) noexcept;
 std::string sentence_of(const Schedule& schedule, const Step& step);
 
 inline std::span<const Operand> operands_of(const Schedule& s, const Step& step) {
+    TUTTI_ASSERT(std::size_t{step.first_operand} + step.operand_count <= s.operands.size());
     return {s.operands.data() + step.first_operand, step.operand_count};
 }
 /// Bytes of a chunk, where an element of the call has so many.
 inline std::uint64_t bytes_of(const Schedule& s, const Chunk& chunk, std::uint64_t element_bytes) {
+    TUTTI_ASSERT(element_bytes > 0);
     const BufferInfo& info = s.of(chunk.buffer);
     if (info.codes) return info.codes->bytes(chunk.count);
     return chunk.count * (info.dtype ? size_of(*info.dtype) : element_bytes);
 }
 /// The earlier steps that it waits for.
 inline std::span<const std::uint32_t> after_of(const Schedule& s, const Step& step) {
+    TUTTI_ASSERT(std::size_t{step.first_after} + step.after_count <= s.after.size());
     return {s.after.data() + step.first_after, step.after_count};
 }
 

@@ -3,6 +3,7 @@
 // alike. Pure functions; equal on all ranks for equal calls.
 #pragma once
 
+#include "core/assert.hpp"
 #include "schedule/schedule.hpp"
 
 #include <cstddef>
@@ -17,6 +18,7 @@ constexpr bool splits(Collective collective) {
 
 /// How many blocks one rank writes into its slot.
 constexpr std::size_t blocks_in_slot(Collective collective, int ranks) {
+    TUTTI_ASSERT(ranks > 0);
     if (splits(collective)) return static_cast<std::size_t>(ranks) - 1;
     if (collective == Collective::all_to_all) return static_cast<std::size_t>(ranks);
     return collective == Collective::barrier ? 0 : 1;
@@ -30,6 +32,7 @@ constexpr std::size_t slot_bytes(Collective collective, int ranks) {
 
 /// Bytes of the longest block (or buffer) with which a call fits into slots.
 constexpr std::uint64_t longest_in_slot(Collective collective, int ranks) {
+    TUTTI_ASSERT(ranks > 0);
     // A larger scatter goes in tiles, which the others read while the root writes the next ones.
     const std::size_t blocks =
         collective == Collective::scatter ? static_cast<std::size_t>(ranks) : blocks_in_slot(collective, ranks);

@@ -1,5 +1,6 @@
 #include "schedule/text.hpp"
 
+#include "core/assert.hpp"
 #include "schedule/steps/writer.hpp"
 
 #include <fmt/format.h>
@@ -53,6 +54,7 @@ std::vector<const Schedule*> all_of(const Recipe& recipe) {
 }
 
 std::string written(const Recipe& recipe, const std::vector<Writer::Edges>& edges) {
+    TUTTI_ASSERT(edges.empty() || edges.size() == all_of(recipe).size());
     std::string text = head_of(recipe);
     std::size_t next = 0;
     for (std::size_t rank = 0; rank < recipe.ranks.size(); ++rank) {
@@ -107,6 +109,8 @@ std::string to_text(const Recipe& recipe) {
     const auto given = all_of(recipe);
     const Recipe again = parse(plain, "the text of a schedule");
     const auto found = all_of(again);
+    TUTTI_ASSERT(again.ranks.size() == recipe.ranks.size());
+    TUTTI_ASSERT(found.size() == given.size());
     std::vector<Writer::Edges> edges(given.size());
     bool more = false;
     for (std::size_t i = 0; i < given.size(); ++i) {
@@ -121,6 +125,7 @@ std::string to_text(const Recipe& recipe) {
 }
 
 Schedule scaled(Schedule schedule, std::uint64_t times) {
+    TUTTI_ASSERT(times > 0);
     for_all_counts(schedule, [&](std::uint64_t& value) { value *= times; });
     return schedule;
 }
@@ -130,8 +135,10 @@ Recipe shortest(Recipe recipe) {
     std::uint64_t divisor = 0;
     for_all_counts(recipe, [&](std::uint64_t& value) { divisor = std::gcd(divisor, value); });
     if (divisor < 2) return recipe;
+    TUTTI_ASSERT(divisor > 1);
     for_all_counts(recipe, [&](std::uint64_t& value) { value /= divisor; });
     recipe.contract.slot_elements = std::max<std::uint64_t>(1, recipe.contract.slot_elements / divisor);
+    TUTTI_ASSERT(recipe.contract.slot_elements > 0);
     return recipe;
 }
 

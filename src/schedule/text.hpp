@@ -52,6 +52,9 @@ Recipe parse(std::string_view text, std::string_view where, InputIs input = Inpu
 /// In a buffer of a recipe; larger calls run by multiples of a small one.
 inline constexpr std::uint64_t elements_max = std::uint64_t{1} << 20;
 inline constexpr int ranks_max = 1024;
+/// Of one rank, with its input, its output and its scratch buffer of the call's type. Buffer has room for twice as
+/// many.
+inline constexpr std::size_t buffers_max = 128;
 /// In a text, of all ranks, and the stretches of elements that they touch.
 inline constexpr std::uint64_t steps_max = std::uint64_t{1} << 18, touched_max = std::uint64_t{1} << 24;
 

@@ -104,6 +104,15 @@ TEST(ScheduleText, has_scratch_buffers_of_other_types) {
     EXPECT_EQ(scaled(s, 3).buffers[3].count, 12U);
 }
 
+// Each would be a buffer of its own, whose number has to fit into Buffer.
+TEST(ScheduleText, has_scratch_buffers_of_a_bounded_number_of_types) {
+    std::string lines;
+    for (int block = 1; block <= 300; ++block) lines += "scratch int8/" + std::to_string(block) + " 1\n";
+    EXPECT_EQ(message_of(changed("  scratch 2\n", lines)),
+              "my file: line 133 (\"scratch int8/126 1\"): the rank has scratch buffers of too many types: expected at "
+              "most 125");
+}
+
 TEST(ScheduleText, leaves_mixed_types_to_the_prover) {
     std::string text = changed("count 2", "dtype float32\ncount 2");
     for (const auto& [words, fault] :
@@ -149,6 +158,8 @@ TEST(ScheduleText, says_what_is_wrong_where) {
          "my file: line 3 (\"collective allreduce\"): \"allreduce\" is no collective; did you mean \"all_reduce\"?: "
          "expected "
          "one of all_reduce, broadcast, reduce, all_gather, gather, scatter, reduce_scatter, all_to_all, barrier"},
+        {changed("count 2", "ranks 3"),
+         "my file: line 5 (\"ranks 3\"): the number of ranks comes twice: expected one line \"ranks N\""},
         {changed("ranks 2", "ranks 0"), "my file: line 4 (\"ranks 0\"): no ranks: expected 1 to 1024"},
         {changed("rank 1", "rank 2"), "my file: line 12 (\"rank 2\"): \"2\" is no rank: expected a number from 0 to 1"},
         {changed("rank 1", "rank 0"), "my file: line 12 (\"rank 0\"): the ranks are not in order: expected rank 1"},

@@ -3,6 +3,7 @@
 // The prover takes a function for what the step says: what it makes stands for its only source, or for the combination
 // of its sources. What it loses counts as a rounding of its own. In another type than the call's its values are codes,
 // which only further calls understand; all else may move them.
+#include "core/assert.hpp"
 #include "schedule/contract.hpp"
 #include "schedule/steps/kind.hpp"
 #include "schedule/steps/line.hpp"
@@ -29,6 +30,8 @@ void Builder::call_combine(std::string_view function, Chunk target, std::span<co
 
 void Builder::add_call(std::string_view function, Chunk target, std::span<const Chunk> sources, bool combines,
                        bool finish) {
+    TUTTI_ASSERT(!function.empty());
+    TUTTI_ASSERT(!sources.empty());
     if (target.count == 0) return;
     auto& functions = schedule_.functions;
     const auto found = std::ranges::find(functions, function);
@@ -37,6 +40,7 @@ void Builder::add_call(std::string_view function, Chunk target, std::span<const 
     step.combines = combines;
     step.finish = finish;
     step.function = static_cast<std::uint32_t>(found - functions.begin());
+    TUTTI_ASSERT(step.function <= functions.size());
     if (found == functions.end()) functions.emplace_back(function);
     for (const Chunk& source : sources) {
         schedule_.operands.push_back({.chunk = source});
@@ -81,6 +85,8 @@ void write_call(Writer& writer, const At& at) {
 }
 
 bool prove_call(Proof& proof, const At& at) {
+    TUTTI_ASSERT(at.step.function < at.schedule.functions.size());
+    TUTTI_ASSERT(at.step.combines || at.operands().size() == 1);
     const std::string& function = at.schedule.functions[at.step.function];
     const auto is_coded = [&](const Chunk& chunk) { return at.schedule.of(chunk.buffer).codes.has_value(); };
     if (is_coded(at.step.target) || std::ranges::any_of(at.operands(), is_coded, &Operand::chunk)) {

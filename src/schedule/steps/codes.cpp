@@ -3,6 +3,7 @@
 // The prover takes codes for a function of their numbers of which it knows nothing but where it loses: a step that
 // moves codes keeps what they stand for, only decode and decode_add take them for numbers, and only all those that one
 // step has made together, since their scales lie before them. Each encoding counts as a rounding of all contributions.
+#include "core/assert.hpp"
 #include "core/text.hpp"
 #include "schedule/contract.hpp"
 #include "schedule/steps/kind.hpp"
@@ -22,6 +23,8 @@
 namespace tutti::schedule {
 
 std::string to_string(const CodeForm& form) {
+    TUTTI_ASSERT(static_cast<std::size_t>(form.format) < std::size(format_names));
+    TUTTI_ASSERT(form.block > 0);
     return fmt::format("{}/{}", format_names[static_cast<std::size_t>(form.format)], form.block);
 }
 
@@ -35,6 +38,8 @@ std::optional<CodeForm> code_form_named(std::string_view name) {
 }
 
 void Builder::encode(Chunk target, Chunk source, const Encoding& encoding) {
+    TUTTI_ASSERT(target.count == source.count);
+    TUTTI_ASSERT(!encoding.given || !encoding.magnitudes);
     if (target.count == 0) return;
     std::vector<Chunk> sources{source};
     if (encoding.magnitudes) sources.push_back(*encoding.magnitudes);
@@ -45,12 +50,15 @@ void Builder::encode(Chunk target, Chunk source, const Encoding& encoding) {
 }
 
 void Builder::decode(Chunk target, Chunk source) {
+    TUTTI_ASSERT(target.count == source.count);
     if (target.count == 0) return;
     begin_local(StepKind::decode, target, {&source, 1});
     end();
 }
 
 void Builder::decode_add(Chunk target, std::span<const Chunk> sources, bool exact, bool finish) {
+    TUTTI_ASSERT(!sources.empty());
+    TUTTI_ASSERT(std::ranges::all_of(sources, [&](const Chunk& source) { return source.count == target.count; }));
     if (target.count == 0) return;
     Step& step = begin_local(StepKind::decode_add, target, sources);
     step.exact = exact;
@@ -128,6 +136,8 @@ std::uint64_t scale_from(Proof& proof, const At& at, const Value& magnitude, std
 }
 
 bool prove_encode(Proof& proof, const At& at) {
+    TUTTI_ASSERT(!at.operands().empty() && at.operands().size() <= 2);
+    TUTTI_ASSERT(at.operands()[0].chunk.count == at.step.target.count);
     const auto operands = at.operands();
     const Chunk& target = at.step.target;
     const auto& form = form_of(at, target);
@@ -145,6 +155,7 @@ bool prove_encode(Proof& proof, const At& at) {
     Values values = proof.load(at, operands[0].chunk);
     proof.refuse_codes(at, values);
     const Values magnitudes = is_scaled ? proof.load(at, operands[1].chunk) : Values();
+    TUTTI_ASSERT(values.size() == target.count);
     const std::string name = to_string(*form);
     for (std::uint64_t begin = 0; begin < target.count; begin += form->block) {
         const std::span block(values.data() + begin, std::min(form->block, target.count - begin));
@@ -199,6 +210,7 @@ void forget_scales(Values& values) {
 }
 
 bool prove_decode(Proof& proof, const At& at) {
+    TUTTI_ASSERT(at.operands().size() == 1);
     Values values = decoded(proof, at, at.operands()[0].chunk);
     forget_scales(values);
     const Type to = proof.type_of(at, at.step.target);
@@ -214,6 +226,7 @@ bool prove_decode(Proof& proof, const At& at) {
 }
 
 bool prove_decode_add(Proof& proof, const At& at) {
+    TUTTI_ASSERT(!at.operands().empty());
     if (proof.type_of(at, at.step.target) != Type{DType::float32}) {
         proof.fault(at, "adds up in another type: expected float32");
         return true;

@@ -1,4 +1,5 @@
 // Values in another type: convert.
+#include "core/assert.hpp"
 #include "schedule/steps/kind.hpp"
 #include "schedule/steps/line.hpp"
 #include "schedule/steps/proof.hpp"
@@ -12,6 +13,7 @@
 namespace tutti::schedule {
 
 void Builder::convert(Chunk target, Chunk source) {
+    TUTTI_ASSERT(target.count == source.count);
     if (target.count == 0) return;
     begin(StepKind::convert).target = target;
     schedule_.operands.push_back({.chunk = source});
@@ -38,6 +40,7 @@ bool rounds(DType to, DType from) {
 }
 
 bool prove_convert(Proof& proof, const At& at) {
+    TUTTI_ASSERT(at.operands().size() == 1);
     const Chunk& source = at.operands()[0].chunk;
     const Type to = proof.type_of(at, at.step.target), from = proof.type_of(at, source);
     if (!to.dtype || !from.dtype || !is_convertible(*to.dtype, *from.dtype)) {

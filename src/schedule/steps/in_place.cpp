@@ -1,5 +1,6 @@
 // The beginning and the end of a schedule in place: meet, settle. Between them stand the steps of one_sided.cpp and
 // signal.cpp, and read_combine (read.cpp).
+#include "core/assert.hpp"
 #include "schedule/steps/kind.hpp"
 #include "schedule/steps/line.hpp"
 #include "schedule/steps/proof.hpp"
@@ -39,6 +40,7 @@ void write_meet(Writer& writer, const At& at) {
     writer.add(fmt::format("meet{}{}", at.schedule.maps ? " maps" : "", writer.operands(at)));
 }
 bool prove_meet(Proof& proof, const At& at) {
+    TUTTI_ASSERT(at.schedule.in_place);
     Proof::State& state = proof.state(at.rank);
     if (!std::exchange(state.met, true)) {
         if (at.step.round != 0) proof.fault(at, "meets in another round than 0");

@@ -1,4 +1,5 @@
 // The table of the kinds, and what several of them say alike.
+#include "core/assert.hpp"
 #include "schedule/steps/kind.hpp"
 #include "schedule/steps/line.hpp"
 
@@ -22,8 +23,10 @@ static_assert(std::size(all) == static_cast<std::size_t>(StepKind::settle) + 1);
 
 // input, scratch, scratch.bfloat16
 std::string name_of(const Schedule& s, Buffer buffer) {
+    TUTTI_ASSERT(row(buffer) < s.buffers.size());
     static constexpr std::string_view names[] = {"input", "output", "scratch"};
     if (row(buffer) < std::size(names)) return std::string(names[row(buffer)]);
+    TUTTI_ASSERT(s.of(buffer).codes || s.of(buffer).dtype);
     const BufferInfo& info = s.of(buffer);
     return fmt::format("scratch.{}", info.codes ? to_string(*info.codes) : std::string(to_string(info.dtype.value())));
 }
@@ -34,6 +37,7 @@ std::span<const Kind* const> kinds() noexcept {
     return all;
 }
 const Kind& kind_of(StepKind kind) noexcept {
+    TUTTI_ASSERT(static_cast<std::size_t>(kind) < std::size(all));
     return *all[static_cast<std::size_t>(kind)];
 }
 std::string_view to_string(StepKind kind) noexcept {
@@ -54,6 +58,7 @@ std::uint64_t scratch_count(const Schedule& schedule) noexcept {
 }
 
 Rank Reading::peer(Line& line) const {
+    TUTTI_ASSERT(rank >= 0 && rank < ranks);
     const Rank found = line.rank(ranks);
     if (found == rank) line.fail(fmt::format("rank {} itself", found), "another rank");
     return found;

@@ -1,5 +1,6 @@
 #include "schedule/steps/line.hpp"
 
+#include "core/assert.hpp"
 #include "core/suggestion.hpp"
 #include "core/text.hpp"
 
@@ -34,6 +35,7 @@ constexpr std::string_view scratch_prefix = "scratch.";
 }  // namespace
 
 void Line::next(std::string_view text) {
+    TUTTI_ASSERT(number_ >= 0);
     words_ = words_of(text);
     next_ = 1;
     ++number_;
@@ -51,7 +53,9 @@ void Line::fail(std::string_view what, std::string_view expected) const {
 }
 
 std::string_view Line::word(std::string_view expected) {
+    TUTTI_ASSERT(!expected.empty());
     if (!more()) fail("the line is too short", expected);
+    TUTTI_ASSERT(next_ > 0 && next_ < words_.size());
     return words_[next_++];
 }
 
@@ -66,6 +70,7 @@ bool Line::has_number() const {
 }
 
 void Line::close_scratch() {
+    TUTTI_ASSERT(buffers_ != nullptr && buffers_->size() > row(Buffer::scratch));
     if (scratch_is_closed()) return;
     for (const BufferInfo& buffer : *buffers_) {
         const auto own = static_cast<std::size_t>(&buffer - buffers_->data()) >= row(Buffer::scratch);
@@ -73,6 +78,7 @@ void Line::close_scratch() {
             fail(fmt::format("the rank uses more than its scratch buffer of {} elements", buffer.count),
                  "a line \"scratch N\" for all of them above");
         scratch_ends_.push_back(buffer.count);
+        TUTTI_ASSERT(scratch_ends_.size() <= buffers_->size());
     }
 }
 
@@ -114,6 +120,7 @@ DType Line::to_dtype(std::string_view text) const {
 }
 
 CodeForm Line::to_code_form(std::string_view text) const {
+    TUTTI_ASSERT(!text.empty());
     if (const auto form = code_form_named(text)) return *form;
     fail(fmt::format("\"{}\" is no form of codes", text),
          fmt::format("FORMAT/BLOCK, with a format of {} and 1 to {} elements in a block, as int8/256",
@@ -121,6 +128,7 @@ CodeForm Line::to_code_form(std::string_view text) const {
 }
 
 Buffer Line::scratch_of(const CodeForm& form) const {
+    TUTTI_ASSERT(form.block > 0);
     if (buffers_ != nullptr) {
         const auto found = std::ranges::find(*buffers_, form, &BufferInfo::codes);
         if (found != buffers_->end()) return static_cast<Buffer>(found - buffers_->begin());
@@ -142,6 +150,7 @@ void Line::end_of_line() const {
 }
 
 std::vector<std::uint64_t> Line::counts(int ranks) {
+    TUTTI_ASSERT(ranks >= 0);
     std::vector<std::uint64_t> all;
     while (more()) all.push_back(count());
     if (all.size() != static_cast<std::size_t>(ranks))
@@ -156,6 +165,7 @@ std::vector<Chunk> Line::chunks() {
 }
 
 std::vector<Operand> Line::operands(const Chunk& target, int ranks) {
+    TUTTI_ASSERT(ranks > 0);
     std::vector<Operand> all;
     while (more() && words_[next_].ends_with(']')) {
         const std::string_view text = words_[next_++];
@@ -186,6 +196,7 @@ std::uint64_t Line::to_number(std::string_view text, std::uint64_t max, std::str
 }
 
 Rank Line::to_rank(std::string_view text, int ranks) const {
+    TUTTI_ASSERT(ranks >= 0);
     if (ranks == 0) fail("a rank before the number of ranks", "a line \"ranks N\" above");
     return static_cast<Rank>(to_number(text, static_cast<std::uint64_t>(ranks - 1), "rank"));
 }
@@ -221,6 +232,7 @@ Chunk Line::to_chunk(std::string_view text, InputIs input) const {
              "input[BEGIN:END], output[BEGIN:END], scratch[BEGIN:END], scratch.DTYPE[BEGIN:END] or "
              "scratch.FORMAT/BLOCK[BEGIN:END]");
     std::tie(chunk.offset, chunk.count) = to_range(text.substr(open));
+    TUTTI_ASSERT(chunk.offset + chunk.count <= elements_max);
     const std::size_t of_buffer = row(chunk.buffer);
     if (of_buffer > row(Buffer::scratch) && (*buffers_)[of_buffer].codes &&
         chunk.offset % (*buffers_)[of_buffer].codes->block != 0)

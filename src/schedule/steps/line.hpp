@@ -2,6 +2,7 @@
 // is expected. Threads: one at a time.
 #pragma once
 
+#include "core/assert.hpp"
 #include "schedule/schedule.hpp"
 #include "schedule/text.hpp"
 
@@ -29,7 +30,10 @@ class Line {
     /// Behind the last line: errors have no words.
     void end() { words_.clear(); }
     bool empty() const { return words_.empty(); }
-    std::string_view name() const { return words_.front(); }
+    std::string_view name() const {
+        TUTTI_ASSERT(!words_.empty());
+        return words_.front();
+    }
     std::string text() const;
 
     [[noreturn]] void fail(std::string_view what, std::string_view expected) const;

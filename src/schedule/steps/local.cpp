@@ -1,4 +1,5 @@
 // Steps inside one rank: copy, combine.
+#include "core/assert.hpp"
 #include "schedule/steps/kind.hpp"
 #include "schedule/steps/line.hpp"
 #include "schedule/steps/proof.hpp"
@@ -15,6 +16,8 @@
 namespace tutti::schedule {
 
 void Builder::copy(Chunk target, Chunk source, std::uint64_t whole) {
+    TUTTI_ASSERT(target.count == source.count);
+    TUTTI_ASSERT(whole == 0 || whole >= target.count);
     if (target.count == 0 || target == source) return;
     Step& step = begin(StepKind::copy);
     step.target = target;
@@ -26,6 +29,8 @@ void Builder::copy(Chunk target, Chunk source, std::uint64_t whole) {
 }
 
 void Builder::combine(Chunk target, std::span<const Chunk> sources, bool finish) {
+    TUTTI_ASSERT(!sources.empty());
+    TUTTI_ASSERT(std::ranges::all_of(sources, [&](const Chunk& source) { return source.count == target.count; }));
     if (target.count == 0) return;
     Step& step = begin(StepKind::combine);
     step.target = target;
@@ -51,6 +56,7 @@ void write_copy(Writer& writer, const At& at) {
     writer.add(fmt::format("copy {}{}{}", to_text(at.schedule, step.target), writer.operands(at), whole));
 }
 bool prove_copy(Proof& proof, const At& at) {
+    TUTTI_ASSERT(at.operands().size() == 1);
     proof.save(at, at.step.target, proof.load(at, at.operands()[0].chunk));
     return true;
 }
@@ -68,6 +74,7 @@ void write_combine(Writer& writer, const At& at) {
     writer.add(fmt::format("combine {}{}{}", to_text(at.schedule, at.step.target), writer.operands(at), finish));
 }
 bool prove_combine(Proof& proof, const At& at) {
+    TUTTI_ASSERT(!at.operands().empty());
     std::vector<Values> inputs;
     for (const Operand& operand : at.operands()) inputs.push_back(proof.load(at, operand.chunk));
     proof.save(at, at.step.target, proof.combined(at, inputs));

@@ -1,6 +1,7 @@
 // The magnitudes that scales are made of: magnitudes, largest.
 //
 // In a proof a magnitude stands for a stretch of elements, and for the contributions of some ranks to all of them.
+#include "core/assert.hpp"
 #include "schedule/steps/kind.hpp"
 #include "schedule/steps/line.hpp"
 #include "schedule/steps/proof.hpp"
@@ -17,6 +18,8 @@
 namespace tutti::schedule {
 
 void Builder::magnitudes(Chunk target, Chunk source, std::uint64_t block, bool joins) {
+    TUTTI_ASSERT(block > 0 && target.count == (source.count + block - 1) / block);
+    TUTTI_ASSERT(!joins || target.count == 1);
     if (target.count == 0) return;
     std::vector<Chunk> sources{source};
     if (joins) sources.push_back(target);
@@ -27,12 +30,15 @@ void Builder::magnitudes(Chunk target, Chunk source, std::uint64_t block, bool j
 }
 
 void Builder::largest(Chunk target, std::span<const Chunk> sources) {
+    TUTTI_ASSERT(!sources.empty());
+    TUTTI_ASSERT(std::ranges::all_of(sources, [&](const Chunk& source) { return source.count == target.count; }));
     if (target.count == 0) return;
     begin_local(StepKind::largest, target, sources);
     end();
 }
 
 std::uint64_t Symbol::scale_name() const {
+    TUTTI_ASSERT(span > 0);
     std::uint64_t name = 0xcbf29ce484222325;  // FNV-1a
     const auto add = [&](std::uint64_t word) { name = (name ^ word) * 0x100000001b3; };
     add(index);
@@ -67,6 +73,7 @@ bool is_magnitude(const Value& value) {
 
 // Of elements that follow each other, with the same contributions.
 Value magnitude_of(Proof& proof, const At& at, std::span<const Value> block) {
+    TUTTI_ASSERT(!block.empty());
     if (!block.front()) return std::nullopt;
     Symbol found{
         .parts = block.front()->parts, .index = block.front()->index, .coded_by = magnitude_name, .span = block.size()};
@@ -79,6 +86,7 @@ Value magnitude_of(Proof& proof, const At& at, std::span<const Value> block) {
 }
 
 bool prove_magnitudes(Proof& proof, const At& at) {
+    TUTTI_ASSERT(at.step.block > 0);
     const Chunk& source = at.operands()[0].chunk;
     const Type from = proof.type_of(at, source);
     if (proof.type_of(at, at.step.target) != Type{DType::float32} || from.codes || !from.dtype ||
@@ -93,6 +101,7 @@ bool prove_magnitudes(Proof& proof, const At& at) {
         const std::uint64_t count = std::min(at.step.block, source.count - begin);
         found.push_back(magnitude_of(proof, at, std::span(values).subspan(begin, count)));
     }
+    TUTTI_ASSERT(found.size() == at.step.target.count);
     if (at.step.joins && found[0]) {
         const Values before = proof.load(at, at.step.target);
         if (!is_magnitude(before[0]) || before[0]->parts != found[0]->parts ||
@@ -118,6 +127,7 @@ void write_largest(Writer& writer, const At& at) {
     writer.add(fmt::format("largest {}{}", to_text(at.schedule, at.step.target), writer.operands(at)));
 }
 bool prove_largest(Proof& proof, const At& at) {
+    TUTTI_ASSERT(!at.operands().empty());
     std::vector<Values> inputs;
     for (const Operand& operand : at.operands()) {
         if (proof.type_of(at, operand.chunk) != Type{DType::float32} ||

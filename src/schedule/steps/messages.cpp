@@ -1,4 +1,5 @@
 // Steps that are one side of a message: send, receive, receive_combine. A message of no elements is a signal.
+#include "core/assert.hpp"
 #include "schedule/steps/kind.hpp"
 #include "schedule/steps/line.hpp"
 #include "schedule/steps/proof.hpp"
@@ -15,7 +16,9 @@
 namespace tutti::schedule {
 
 void Builder::send(Rank peer, Chunk source, std::span<const std::int64_t> after) {
+    TUTTI_ASSERT(peer >= 0);
     if (source.count > 0) {
+        TUTTI_ASSERT(std::ranges::all_of(after, [&](std::int64_t step) { return step <= last_step(); }));
         begin(StepKind::send).peer = peer;
         schedule_.operands.push_back({.chunk = source});
         for (const std::int64_t step : after) dependencies_.waits_for(step);
@@ -25,6 +28,7 @@ void Builder::send(Rank peer, Chunk source, std::span<const std::int64_t> after)
 }
 
 void Builder::receive(Rank peer, Chunk target) {
+    TUTTI_ASSERT(peer >= 0);
     if (target.count == 0) return;
     Step& step = begin(StepKind::receive);
     step.peer = peer;
@@ -35,6 +39,7 @@ void Builder::receive(Rank peer, Chunk target) {
 
 // A signal follows everything before it: its sender says that it has come this far.
 void Builder::send_signal(Rank peer) {
+    TUTTI_ASSERT(peer >= 0);
     begin(StepKind::send).peer = peer;
     schedule_.operands.push_back({});
     dependencies_.waits_for_all();
@@ -42,11 +47,14 @@ void Builder::send_signal(Rank peer) {
 }
 
 void Builder::receive_signal(Rank peer) {
+    TUTTI_ASSERT(peer >= 0);
     begin(StepKind::receive).peer = peer;
     end();
 }
 
 void Builder::receive_combine(Rank peer, Chunk target, Chunk source, bool arrival_first, bool finish) {
+    TUTTI_ASSERT(peer >= 0);
+    TUTTI_ASSERT(target.count == source.count);
     if (target.count == 0) return;
     Step& step = begin(StepKind::receive_combine);
     step.peer = peer;
@@ -85,6 +93,8 @@ void write_send(Writer& writer, const At& at) {
 
 // The receive is ready: what it does with the values.
 void deliver(Proof& proof, const At& receive, const Values& values) {
+    TUTTI_ASSERT(receives(receive.step.kind));
+    TUTTI_ASSERT(values.size() == receive.step.target.count);
     const Step& step = receive.step;
     if (step.kind == StepKind::receive) return proof.save(receive, step.target, values);
     const Values own = proof.load(receive, receive.operands()[0].chunk);
@@ -94,8 +104,10 @@ void deliver(Proof& proof, const At& receive, const Values& values) {
 
 // The sender moves the pair.
 bool prove_send(Proof& proof, const At& at) {
+    TUTTI_ASSERT(at.step.peer >= 0 && at.step.peer < proof.size());
     const Rank peer = at.step.peer;
     auto& [sends, next_send] = proof.state(at.rank).sends[peer];
+    TUTTI_ASSERT(next_send < sends.size());
     if (sends[next_send] != at.index) return false;
     if (peer == proof.withheld()) {  // a rank that has not entered yet may still find messages waiting
         ++next_send;
@@ -115,6 +127,7 @@ bool prove_send(Proof& proof, const At& at) {
     } else if (source.count > 0) {
         deliver(proof, receive, proof.load(at, source));
     }
+    TUTTI_ASSERT(!proof.state(peer).done[receive.index]);
     ++next_send;
     ++next_receive;
     proof.state(peer).done[receive.index] = true;

@@ -1,5 +1,6 @@
 // Steps of a schedule in place that reach into another rank's buffers, without that rank's help: get, put. They wait
 // for nothing, so signal and wait (signal.cpp) have to say when the other rank's elements are there, or free.
+#include "core/assert.hpp"
 #include "schedule/steps/kind.hpp"
 #include "schedule/steps/line.hpp"
 #include "schedule/steps/proof.hpp"
@@ -12,6 +13,8 @@
 namespace tutti::schedule {
 
 void Builder::get(Rank peer, Chunk target, Chunk source) {
+    TUTTI_ASSERT(peer >= 0);
+    TUTTI_ASSERT(target.count == source.count);
     if (target.count == 0) return;
     Step& step = begin(StepKind::get);
     step.peer = peer;
@@ -22,6 +25,8 @@ void Builder::get(Rank peer, Chunk target, Chunk source) {
 }
 
 void Builder::put(Rank peer, Chunk target, Chunk source) {
+    TUTTI_ASSERT(peer >= 0);
+    TUTTI_ASSERT(target.count == source.count);
     if (target.count == 0) return;
     Step& step = begin(StepKind::put);
     step.peer = peer;
@@ -45,6 +50,7 @@ void write_get(Writer& writer, const At& at) {
                            to_text(at.schedule, at.operands()[0].chunk)));
 }
 bool prove_get(Proof& proof, const At& at) {
+    TUTTI_ASSERT(at.operands().size() == 1);
     if (proof.reaches(at, at.step.peer)) proof.save(at, at.step.target, *proof.values_of(at, at.operands()[0]));
     return true;
 }
@@ -64,6 +70,7 @@ void write_put(Writer& writer, const At& at) {
     writer.add(fmt::format("put {} {}{}", at.step.peer, to_text(at.schedule, at.step.target), writer.operands(at)));
 }
 bool prove_put(Proof& proof, const At& at) {
+    TUTTI_ASSERT(at.operands().size() == 1);
     if (proof.reaches(at, at.step.peer))
         proof.save(at, at.step.peer, at.step.target, proof.load(at, at.operands()[0].chunk));
     return true;

@@ -1,5 +1,6 @@
 #include "schedule/steps/proof.hpp"
 
+#include "core/assert.hpp"
 #include "schedule/races.hpp"
 
 #include <fmt/format.h>
@@ -12,16 +13,19 @@ namespace tutti::schedule {
 
 Proof::Proof(const std::vector<Schedule>& schedules, const Contract& contract, Budget& budget)
     : schedules_(schedules), contract_(contract), budget_(budget) {
+    TUTTI_ASSERT(contract.host_of.size() == schedules.size());
     restart();
 }
 
 void Proof::fault(Rank rank, std::size_t step, const std::string& what) {
+    TUTTI_ASSERT(!what.empty());
     const auto& steps = schedule(rank).steps;
     const auto kind = step < steps.size() ? to_string(steps[step].kind) : std::string_view("end");
     faults_.push_back(fmt::format("rank {} step {} ({}): {}", rank, step, kind, what));
 }
 
 void Proof::restart(Rank withheld) {
+    TUTTI_ASSERT(withheld >= -1 && withheld < size());
     withheld_ = withheld;
     states_.assign(schedules_.size(), State{});
     for (Rank rank = 0; rank < size(); ++rank) {
@@ -33,9 +37,11 @@ void Proof::restart(Rank withheld) {
         state.buffers = {std::move(input), std::move(output)};
         for (std::size_t b = state.buffers.size(); b < s.buffers.size(); ++b)
             state.buffers.emplace_back(s.buffers[b].count);
+        TUTTI_ASSERT(state.buffers.size() >= s.buffers.size());
         state.done.assign(s.steps.size(), false);
         for (std::size_t i = 0; i < s.steps.size(); ++i) {
             const Step& step = s.steps[i];
+            TUTTI_ASSERT(step.peer >= -1 && step.peer < size());
             if (step.kind == StepKind::send) state.sends[step.peer].first.push_back(i);
             if (receives(step.kind)) state.receives[step.peer].first.push_back(i);
             if (is_shared(step.kind)) state.shared_order.push_back(i);
@@ -44,15 +50,19 @@ void Proof::restart(Rank withheld) {
 }
 
 bool Proof::ready(Rank rank, std::size_t step) const {
+    TUTTI_ASSERT(state(rank).done.size() == schedule(rank).steps.size());
+    TUTTI_ASSERT(step < state(rank).done.size());
     const State& state = this->state(rank);
     return std::ranges::all_of(after_of(schedule(rank), schedule(rank).steps[step]),
                                [&](std::uint32_t earlier) { return state.done[earlier]; });
 }
 
 bool Proof::attempt(Rank rank, std::size_t step) {
+    TUTTI_ASSERT(ready(rank, step) && !state(rank).done[step]);
     State& state = this->state(rank);
     const At at = this->at(rank, step);
     const bool shared = is_shared(at.step.kind);
+    TUTTI_ASSERT(!shared || state.next_shared < state.shared_order.size());
     if (shared && state.shared_order[state.next_shared] != step) return false;
     if (!kind_of(at.step.kind).prove(*this, at)) return false;
     if (shared) ++state.next_shared;
@@ -65,6 +75,7 @@ std::string to_string(Type type) {
 }
 
 Type Proof::type_of(const At& at, const Chunk& chunk) const {
+    TUTTI_ASSERT(row(chunk.buffer) < at.schedule.buffers.size());
     const BufferInfo& info = at.schedule.of(chunk.buffer);
     return {info.dtype ? info.dtype : contract_.dtype, info.codes};
 }
@@ -78,6 +89,7 @@ Values& Proof::values_of_buffer(Rank owner, Buffer buffer) {
 }
 
 Values Proof::load(const At& at, Rank owner, const Chunk& chunk) {
+    TUTTI_ASSERT(owner >= 0 && owner < size());
     const Values& buffer = values_of_buffer(owner, chunk.buffer);
     if (chunk.offset + chunk.count > buffer.size()) {
         fault(at, "reads outside of a buffer");
@@ -91,6 +103,7 @@ Values Proof::load(const At& at, Rank owner, const Chunk& chunk) {
 }
 
 void Proof::save(const At& at, Rank owner, const Chunk& chunk, const Values& values) {
+    TUTTI_ASSERT(owner >= 0 && owner < size());
     if (chunk.buffer == Buffer::input && chunk.count > 0) return fault(at, "writes into an input");
     Values& buffer = values_of_buffer(owner, chunk.buffer);
     if (chunk.offset + chunk.count > buffer.size() || values.size() != chunk.count)
@@ -118,6 +131,7 @@ void Proof::refuse_codes(const At& at, const Values& values) {
 }
 
 Values Proof::combined(const At& at, const std::vector<Values>& inputs) {
+    TUTTI_ASSERT(!inputs.empty());
     for (const Values& values : inputs) {
         if (at.step.kind != StepKind::call) refuse_codes(at, values);
     }
@@ -147,12 +161,14 @@ Values Proof::combined(const At& at, const std::vector<Values>& inputs) {
             combinations += other.combinations;
         }
         result[i]->combinations = combinations + (is_exact ? 0 : 1);
+        TUTTI_ASSERT(result[i]->combinations > 0 || is_exact);
         result[i]->finished = at.step.finish;
     }
     return result;
 }
 
 const Values* Proof::publication(const At& at, Rank peer) {
+    TUTTI_ASSERT(peer >= 0 && peer < size());
     const std::uint32_t round = at.step.round;
     if (host(peer) != host(at.rank)) fault(at, "reads from another host");
     if (round < state(at.rank).released) fault(at, "reads a round that it has released");
@@ -162,6 +178,7 @@ const Values* Proof::publication(const At& at, Rank peer) {
 }
 
 Values Proof::fetch(const At& at, const Values& published, std::uint64_t offset, std::uint64_t count) {
+    TUTTI_ASSERT(offset + count >= offset);
     if (offset + count > published.size()) {
         fault(at, "reads beyond what was published");
         return Values(count);
@@ -180,6 +197,7 @@ std::optional<Values> Proof::values_of(const At& at, const Operand& operand) {
 }
 
 bool Proof::reaches(const At& at, Rank peer) {
+    TUTTI_ASSERT(at.rank >= 0 && at.rank < size());
     if (!state(at.rank).met)
         fault(at, "comes before meet: expected meet as the first step");
     else if (peer < 0 || peer >= size() || host(peer) != host(at.rank))
@@ -192,6 +210,7 @@ bool Proof::reaches(const At& at, Rank peer) {
 }
 
 bool Proof::released_by_others(Rank rank, std::uint32_t round) const {
+    TUTTI_ASSERT(rank >= 0 && rank < size());
     for (Rank peer = 0; peer < size(); ++peer) {
         if (peer == rank || host(peer) != host(rank)) continue;
         if (state(peer).released < round) return false;

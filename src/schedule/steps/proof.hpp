@@ -2,6 +2,7 @@
 // it. prove() drives it. A fault is noted and the run goes on, so that one mistake shows all its traces.
 #pragma once
 
+#include "core/assert.hpp"
 #include "schedule/budget.hpp"
 #include "schedule/contract.hpp"
 #include "schedule/schedule.hpp"
@@ -46,11 +47,26 @@ class Proof {
     const Contract& contract() const { return contract_; }
     const std::vector<Schedule>& schedules() const { return schedules_; }
     int size() const { return static_cast<int>(schedules_.size()); }
-    int host(Rank rank) const { return contract_.host_of[static_cast<std::size_t>(rank)]; }
-    State& state(Rank rank) { return states_[static_cast<std::size_t>(rank)]; }
-    const State& state(Rank rank) const { return states_[static_cast<std::size_t>(rank)]; }
-    const Schedule& schedule(Rank rank) const { return schedules_[static_cast<std::size_t>(rank)]; }
-    At at(Rank rank, std::size_t step) const { return {rank, step, schedule(rank), schedule(rank).steps[step]}; }
+    int host(Rank rank) const {
+        TUTTI_ASSERT(static_cast<std::size_t>(rank) < contract_.host_of.size());
+        return contract_.host_of[static_cast<std::size_t>(rank)];
+    }
+    State& state(Rank rank) {
+        TUTTI_ASSERT(static_cast<std::size_t>(rank) < states_.size());
+        return states_[static_cast<std::size_t>(rank)];
+    }
+    const State& state(Rank rank) const {
+        TUTTI_ASSERT(static_cast<std::size_t>(rank) < states_.size());
+        return states_[static_cast<std::size_t>(rank)];
+    }
+    const Schedule& schedule(Rank rank) const {
+        TUTTI_ASSERT(static_cast<std::size_t>(rank) < schedules_.size());
+        return schedules_[static_cast<std::size_t>(rank)];
+    }
+    At at(Rank rank, std::size_t step) const {
+        TUTTI_ASSERT(step < schedule(rank).steps.size());
+        return {rank, step, schedule(rank), schedule(rank).steps[step]};
+    }
 
     void fault(Rank rank, std::size_t step, const std::string& what);
     void spend(std::uint64_t bytes) { budget_.spend(bytes); }

@@ -1,4 +1,5 @@
 // Steps of a rank with its own part of the staging area: publish, release.
+#include "core/assert.hpp"
 #include "schedule/steps/kind.hpp"
 #include "schedule/steps/line.hpp"
 #include "schedule/steps/proof.hpp"
@@ -49,6 +50,7 @@ void write_publish(Writer& writer, const At& at) {
     writer.add(fmt::format("publish {}{}", at.step.round, writer.operands(at)));
 }
 bool prove_publish(Proof& proof, const At& at) {
+    TUTTI_ASSERT(proof.contract().slots > 0);
     const Contract& contract = proof.contract();
     Proof::State& state = proof.state(at.rank);
     const std::uint32_t round = at.step.round;
@@ -70,6 +72,7 @@ bool prove_publish(Proof& proof, const At& at) {
     std::erase_if(state.publications,
                   [&](const auto& entry) { return entry.first % contract.slots == round % contract.slots; });
     state.publications[round] = std::move(values);
+    TUTTI_ASSERT(state.publications.size() <= contract.slots);
     return true;
 }
 std::string publish_sentence(const Schedule& s, const Step& step) {
@@ -85,6 +88,7 @@ void write_release(Writer& writer, const At& at) {
     writer.add(fmt::format("release {}", at.step.round));
 }
 bool prove_release(Proof& proof, const At& at) {
+    TUTTI_ASSERT(at.operands().empty());
     std::uint32_t& released = proof.state(at.rank).released;
     if (at.step.round < released) proof.fault(at, "releases backwards");
     released = at.step.round;

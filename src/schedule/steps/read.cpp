@@ -1,5 +1,6 @@
 // Steps that take other ranks' values from the staging area: read, read_combine. In place read_combine takes them from
 // the ranks' buffers.
+#include "core/assert.hpp"
 #include "schedule/steps/kind.hpp"
 #include "schedule/steps/line.hpp"
 #include "schedule/steps/proof.hpp"
@@ -7,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -17,6 +19,7 @@
 namespace tutti::schedule {
 
 void Builder::read(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Chunk target) {
+    TUTTI_ASSERT(peer >= 0);
     Step& step = begin(StepKind::read);
     step.peer = peer;
     step.round = round;
@@ -28,6 +31,7 @@ void Builder::read(Rank peer, std::uint32_t round, std::uint64_t slot_offset, Ch
 
 // The values of other ranks lie in their memory; only the own ones are read from a buffer of this schedule.
 void Builder::combines(std::span<const Operand> operands) {
+    TUTTI_ASSERT(!operands.empty());
     for (const Operand& operand : operands) {
         schedule_.operands.push_back(operand);
         if (operand.peer < 0) reads(operand.chunk);
@@ -35,6 +39,7 @@ void Builder::combines(std::span<const Operand> operands) {
 }
 
 void Builder::read_combine(std::uint32_t round, Chunk target, std::span<const Operand> operands, bool finish) {
+    TUTTI_ASSERT(std::ranges::all_of(operands, [&](const Operand& one) { return one.chunk.count == target.count; }));
     Step& step = begin(StepKind::read_combine);
     step.round = round;
     step.target = target;
@@ -46,6 +51,8 @@ void Builder::read_combine(std::uint32_t round, Chunk target, std::span<const Op
 
 void Builder::combine_in_place(Rank owner, Chunk target, std::span<const Operand> operands, bool everywhere,
                                bool finish) {
+    TUTTI_ASSERT(owner >= -1);
+    TUTTI_ASSERT(std::ranges::all_of(operands, [&](const Operand& one) { return one.chunk.count == target.count; }));
     if (target.count == 0) return;
     Step& step = begin(StepKind::read_combine);
     step.peer = owner;
@@ -109,6 +116,7 @@ void write_read_combine(Writer& writer, const At& at) {
 }
 // Others' buffers are combined where all ranks map them.
 bool reaches_all(Proof& proof, const At& at) {
+    TUTTI_ASSERT(at.schedule.in_place);
     const Step& step = at.step;
     bool reached = step.peer < 0 || proof.reaches(at, step.peer);
     bool alone = step.peer < 0 && !step.everywhere;
@@ -124,6 +132,7 @@ bool reaches_all(Proof& proof, const At& at) {
     return reached;
 }
 bool prove_read_combine(Proof& proof, const At& at) {
+    TUTTI_ASSERT(!at.operands().empty());
     const Step& step = at.step;
     if (at.schedule.in_place && !reaches_all(proof, at)) return true;
     std::vector<Values> inputs;

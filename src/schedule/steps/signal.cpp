@@ -1,5 +1,6 @@
 // Steps of a schedule in place that order two ranks: signal, wait. A rank's signals are numbered from 1 on; number k is
 // the release of round k, since `meet` has round 0.
+#include "core/assert.hpp"
 #include "schedule/steps/kind.hpp"
 #include "schedule/steps/line.hpp"
 #include "schedule/steps/proof.hpp"
@@ -14,16 +15,19 @@
 namespace tutti::schedule {
 
 std::uint32_t Builder::signal() {
+    TUTTI_ASSERT(last_signal_ <= last_step());
     const std::uint32_t number = next_round_;
     begin(StepKind::signal).round = number;
     use_rounds(1);
     dependencies_.waits_for_all(std::max<std::int64_t>(last_signal_, 0));  // which has waited for all before
     end();
     last_signal_ = last_step();
+    TUTTI_ASSERT(next_round_ == number + 1);
     return number;
 }
 
 void Builder::wait(Rank peer, std::uint32_t value) {
+    TUTTI_ASSERT(peer >= 0);
     Step& step = begin(StepKind::wait);
     step.peer = peer;
     step.round = value;
@@ -61,6 +65,7 @@ void write_wait(Writer& writer, const At& at) {
     writer.add(fmt::format("wait {} {}", at.step.peer, at.step.round));
 }
 bool prove_wait(Proof& proof, const At& at) {
+    TUTTI_ASSERT(at.step.peer >= 0 && at.step.peer < proof.size());
     const Rank peer = at.step.peer;
     if (!proof.reaches(at, peer)) return true;
     const auto& theirs = proof.schedule(peer).steps;

@@ -1,5 +1,6 @@
 #include "schedule/steps/use.hpp"
 
+#include "core/assert.hpp"
 #include "core/suggestion.hpp"
 
 #include <fmt/format.h>
@@ -37,6 +38,7 @@ Chunks read_chunks(Line& line, const Part& part) {
 }
 
 std::uint64_t equal_block(const Line& line, std::uint64_t count, int ranks) {
+    TUTTI_ASSERT(ranks > 0);
     if (count % static_cast<std::uint64_t>(ranks) != 0)
         line.fail(fmt::format("{} elements are no {} equal blocks", count, ranks),
                   fmt::format("a multiple of {}, or \"counts\" with the elements of each rank's block", ranks));
@@ -45,6 +47,7 @@ std::uint64_t equal_block(const Line& line, std::uint64_t count, int ranks) {
 
 // One block in each rank, of the lengths that the line says, or of the chunks'.
 void read_blocks(Line& line, Part& part, const Chunks& chunks) {
+    TUTTI_ASSERT(part.me >= 0 && part.me < part.ranks);
     const bool target_is_whole = traits_of(part.collective).output == Extent::all_blocks;
     const bool has_all = target_is_whole ? gets(part) : gives(part),
                has_own = target_is_whole ? gives(part) : gets(part);
@@ -56,6 +59,7 @@ void read_blocks(Line& line, Part& part, const Chunks& chunks) {
         part.counts.assign(static_cast<std::size_t>(part.ranks),
                            has_all ? equal_block(line, whole.count, part.ranks) : block.count);
     const std::uint64_t mine = part.counts[static_cast<std::size_t>(part.me)];
+    TUTTI_ASSERT(part.counts.size() == static_cast<std::size_t>(part.ranks));
     const std::uint64_t sum = std::accumulate(part.counts.begin(), part.counts.end(), std::uint64_t{0});
     if (has_own && block.count != mine)
         line.fail(fmt::format("{} elements for this rank's block", block.count), fmt::format("{}", mine));
@@ -64,6 +68,7 @@ void read_blocks(Line& line, Part& part, const Chunks& chunks) {
 }
 
 void read_counts(Line& line, Part& part, const Chunks& chunks) {
+    TUTTI_ASSERT(part.ranks > 0);
     const CollectiveTraits& traits = traits_of(part.collective);
     if (traits.has_blocks()) return read_blocks(line, part, chunks);
     if (gives(part) && gets(part)) line.equal(chunks.target, chunks.source);
@@ -102,6 +107,8 @@ void Uses::read(Line& line, Reading& r) {
 }
 
 void Uses::put(Line& line, Reading& r, const Use& use, const Chunk& target, const Chunk& source) {
+    TUTTI_ASSERT(static_cast<std::size_t>(use.part.ranks) == use.ranks.size());
+    TUTTI_ASSERT(use.ranks[static_cast<std::size_t>(use.part.me)] == r.rank);
     const auto names = parts_->algorithms(use.part);
     if (std::ranges::find(names, use.algorithm) == names.end())
         line.fail(fmt::format("\"{}\" is no algorithm for {} among {} ranks{}", use.algorithm,
@@ -109,9 +116,11 @@ void Uses::put(Line& line, Reading& r, const Use& use, const Chunk& target, cons
                   fmt::format("one of {}", fmt::join(names, ", ")));
     line.close_scratch();
     const std::int64_t before = r.builder.last_step();
+    TUTTI_ASSERT(line.scratch_is_closed());
     schedule::put(r.builder, parts_->schedule(use.part, use.algorithm),
                   {.ranks = use.ranks, .target = target, .source = source, .finishes = use.finishes});
     steps_ += static_cast<std::size_t>(r.builder.last_step() - before);
+    TUTTI_ASSERT(r.builder.last_step() >= before);
     if (steps_ > steps_max)
         line.fail(fmt::format("the parts of this text have more than {} steps", steps_max), "fewer, or smaller, parts");
     r.scratch = 0;
@@ -128,6 +137,8 @@ bool Uses::Use::meets(const Use& other) const {
 
 // Each of a rank's lines has one that meets it in the other rank.
 void Uses::check(const Lines& uses, const Lines& others, Rank other) {
+    TUTTI_ASSERT(other >= 0);
+    TUTTI_ASSERT(!uses.empty() || !others.empty());
     for (std::size_t k = 0; k < uses.size(); ++k) {
         const Use& use = *uses[k];
         if (k >= others.size())
@@ -145,6 +156,7 @@ void Uses::check() const {
     std::map<std::pair<std::size_t, std::vector<Rank>>, std::vector<Lines>> lists;
     for (const Use& use : all_) {
         auto& of_ranks = lists[{use.alternative, use.ranks}];
+        TUTTI_ASSERT(static_cast<std::size_t>(use.part.me) < use.ranks.size());
         of_ranks.resize(use.ranks.size());
         of_ranks[static_cast<std::size_t>(use.part.me)].push_back(&use);
     }

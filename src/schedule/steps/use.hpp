@@ -15,7 +15,7 @@
 
 namespace tutti::schedule {
 
-/// All of a text.
+/// All lines "use" of a text.
 class Uses {
  public:
     /// Null: there may be none.

@@ -1,5 +1,6 @@
 #include "schedule/steps/writer.hpp"
 
+#include "core/assert.hpp"
 #include "schedule/steps/kind.hpp"
 
 #include <fmt/format.h>
@@ -21,6 +22,8 @@ std::string to_text(const Schedule& s, const Operand& operand) {
 }  // namespace
 
 std::string Writer::run() {
+    TUTTI_ASSERT(text_.empty() && rounds_ == 0);
+    TUTTI_ASSERT(s_.buffers.size() > row(Buffer::scratch));
     if (s_.turn_group) add("turn_group");
     if (s_.in_slots) add("in_slots");
     if (s_.input_is_output) add("input_is_output");
@@ -48,6 +51,7 @@ std::string Writer::run() {
 }
 
 void Writer::use_rounds(std::uint32_t until) {
+    TUTTI_ASSERT(until <= s_.publications);
     if (until > rounds_) add(fmt::format("use_rounds {}", until - rounds_));
     rounds_ = std::max(rounds_, until);
 }
@@ -57,6 +61,7 @@ std::span<const std::uint32_t> Writer::edges(std::size_t step) const {
 }
 
 std::string Writer::operands(const At& at) const {
+    TUTTI_ASSERT(&at.schedule == &s_);
     std::string words;
     for (const Operand& operand : at.operands()) words += fmt::format(" {}", to_text(s_, operand));
     return words;
