@@ -1,8 +1,8 @@
 // Quantised collectives: an all_reduce whose messages hold codes of 8 or 4 bits instead of floating-point numbers.
 //
-// They pay where the network is slow for its ranks: with int8 and the default options half as many bytes travel as for
-// float16, a quarter as for float32; with int4 a bit more than half of that. Between ranks of one host they never pay:
-// memory is quicker than rounding. `tutti explain quantized_all_reduce` says when they pay.
+// They are faster where the network is the bottleneck: with int8 and the default options half as many bytes travel as
+// for float16, a quarter as for float32; with int4 a bit more than half of that. Between ranks of one host they are
+// never faster: copying is quicker than rounding. `tutti explain quantized_all_reduce` says when they are.
 //
 // The steps. The tensor is cut into slices, one for each rank. (1) Every rank sends its part of each slice to the
 // slice's owner, as codes with one scale for each block of elements. (2) The owner adds up the decoded values in rank
@@ -114,7 +114,7 @@ namespace async {
 
 /// quantized_all_reduce with error feedback: the next call on the same bucket adds the rounding errors of this one to
 /// the values that it rounds, so that nothing is lost over many steps, as training wants of gradients.
-/// Each rank makes good the roundings that it does, of both legs. A block that is not finite loses nothing. With
+/// Each rank carries over the errors of its own roundings, of both legs. A block that is not finite loses nothing. With
 /// stochastic rounding each call takes other numbers, from the seed and the number of earlier calls.
 ///
 ///     tutti::QuantizedReducer reducer({.type = tutti::QuantizedType::int4, .op = tutti::ReduceOp::avg});
@@ -132,13 +132,13 @@ class TUTTI_API QuantizedReducer {
     /// A started operation goes on, and keeps the memory that it needs.
     ~QuantizedReducer();
 
-    /// In place, as quantized_all_reduce. `bucket`: calls of one bucket share their losses. A bucket with another
-    /// number of elements than before begins anew. InvalidArgument while the bucket's last call is under way.
+    /// In place, as quantized_all_reduce. `bucket`: calls of one bucket share their rounding errors. A bucket with
+    /// another number of elements than before begins anew. InvalidArgument while the bucket's last call is under way.
     void all_reduce(TensorView tensor, std::size_t bucket = 0);
     [[nodiscard]] Work start_all_reduce(TensorView tensor, std::size_t bucket = 0);
-    /// The losses of this rank's values that are not yet made good: float32, one for each element; empty: nothing yet.
+    /// The rounding errors of this rank that the next call adds: float32, one for each element; empty: nothing yet.
     Tensor residual(std::size_t bucket = 0) const;
-    /// Forgets all losses.
+    /// Forgets all rounding errors.
     void reset();
     const QuantizedOptions& options() const;
 

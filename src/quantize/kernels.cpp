@@ -10,6 +10,8 @@
 #include <hwy/highway.h>
 
 #include "quantize/kernels.hpp"
+
+#include "core/assert.hpp"
 #include "reduce/codecs-inl.hpp"
 
 #include <algorithm>
@@ -51,6 +53,7 @@ HWY_INLINE void for_each_step(const std::byte* from, std::size_t count, F body) 
 // In float32, or, for types of 16 bits, by their own bits: they order as numbers do, too.
 template <class Codec>
 std::uint32_t magnitude(const void* from, std::size_t count) {
+    TUTTI_ASSERT(count > 0);
     using Bits = std::make_signed_t<hwy::MakeUnsigned<typename Codec::Stored>>;
     const hn::ScalableTag<Bits> d;
     constexpr std::size_t lanes = hn::MaxLanes(d);
@@ -148,6 +151,7 @@ HWY_INLINE void to_whole_as(const void* from, std::size_t count, float scale, fl
 template <class Codec>
 void to_whole(const void* from, std::size_t count, float scale, float most, Reach reach, const std::uint32_t* words,
               std::int8_t* to) {
+    TUTTI_ASSERT(scale > 0);
     if (words != nullptr)
         to_whole_as<Codec, Reach::beyond, true>(from, count, scale, most, words, to);
     else if (reach == Reach::beyond)
@@ -166,6 +170,7 @@ void encode_int8(const void* from, std::size_t count, float scale, Reach reach, 
 template <class Codec>
 void encode_int4(const void* from, std::size_t count, float scale, Reach reach, const std::uint32_t* words,
                  std::byte* codes) {
+    TUTTI_ASSERT(count <= piece);
     alignas(64) std::int8_t bytes[piece + 1];
     to_whole<Codec>(from, count, scale, largest(Format::int4), reach, words, bytes);
     bytes[count] = 0;
@@ -226,6 +231,7 @@ HWY_INLINE FloatV by_chance(FloatV v, const std::uint32_t* words) {
 template <class Codec, class Target, Format F, int E, int M>
 void encode_float8(const void* from, std::size_t count, float scale, Reach /*reach*/, const std::uint32_t* words,
                    std::byte* codes) {
+    TUTTI_ASSERT(scale > 0 && count <= piece);
     const FloatV inverse = set(1 / scale), above = set(largest(F)), below = set(-largest(F));
     const auto code = [&](FloatV v, std::size_t i) HWY_ATTR {
         const FloatV bounded = hn::Min(hn::Max(hn::Mul(v, inverse), below), above);
@@ -291,6 +297,7 @@ HWY_INLINE void decode_with(const std::byte* codes, std::size_t count, float sca
 }
 template <class Codes, class Target, Into into>
 void decode_whole(const std::byte* codes, std::size_t count, float scale, void* to) {
+    TUTTI_ASSERT(count <= piece);
     alignas(64) std::int8_t room[piece + 1];
     decode_with<WholeCodec, Target, into>(reinterpret_cast<const std::byte*>(Codes::bytes(codes, count, room)), count,
                                           scale, to);
@@ -302,6 +309,7 @@ void decode_float8(const std::byte* codes, std::size_t count, float scale, void*
 
 template <class Codes>
 void sum_codes(const std::byte* codes, std::size_t count, std::int32_t* sums) {
+    TUTTI_ASSERT(count <= piece);
     alignas(64) std::int8_t room[piece + 1];
     const auto* bytes = reinterpret_cast<const std::byte*>(Codes::bytes(codes, count, room));
     for_each_step<WholeCodec>(bytes, count, [&](const std::byte* p, std::size_t i) HWY_ATTR {
@@ -321,6 +329,7 @@ void sum_codes(const std::byte* codes, std::size_t count, std::int32_t* sums) {
 
 // Philox4x32-10 of several counters side by side: one in each lane of 64 bits, of which words use the lower half.
 void philox(const Noise& noise, std::size_t count, std::uint32_t* words) {
+    TUTTI_ASSERT(count == 0 || words != nullptr);
     const hn::ScalableTag<std::uint64_t> d;
     constexpr std::size_t counters = hn::MaxLanes(d);
     const auto low = hn::Set(d, std::uint64_t{0xffffffff});
@@ -356,6 +365,7 @@ void philox(const Noise& noise, std::size_t count, std::uint32_t* words) {
         const std::size_t taken = std::min(4 * counters - skipped, count - done);
         std::memcpy(words + done, reinterpret_cast<const std::uint32_t*>(pairs) + skipped, taken * sizeof *words);
         done += taken;
+        TUTTI_ASSERT(done <= count);
         skipped = 0;
     }
 }

@@ -1,5 +1,6 @@
 #include "quantize/quantize.hpp"
 
+#include "core/assert.hpp"
 #include "quantize/kernels.hpp"
 
 #include <tutti/error.hpp>
@@ -61,6 +62,7 @@ Kernel checked(Kernel kernel, const char* function, DType dtype) {
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 float magnitude_of(MagnitudeKernel kernel, const std::byte* from, std::size_t count) {
+    TUTTI_ASSERT(count > 0);
     const std::uint32_t bits = kernel(from, count);
     constexpr std::uint32_t infinity = 0x7f800000;
     return bits >= infinity ? not_a_number : std::bit_cast<float>(bits);
@@ -75,11 +77,13 @@ void for_each_piece(std::size_t count, F&& f) {
 }  // namespace
 
 float scale_of(Format format, float magnitude) noexcept {
+    TUTTI_ASSERT(!(magnitude < 0));
     if (!std::isfinite(magnitude)) return not_a_number;
     return magnitude == 0 ? 0 : std::max(magnitude / largest(format), smallest_scale);
 }
 
 double error_bound(Format format, double magnitude) noexcept {
+    TUTTI_ASSERT(magnitude >= 0);
     if (magnitude == 0) return 0;
     const double scale =
         std::max(magnitude / static_cast<double>(largest(format)), static_cast<double>(smallest_scale));
@@ -92,10 +96,12 @@ double error_bound(Format format, double magnitude) noexcept {
 }
 
 void random_words(const Noise& noise, std::size_t count, std::uint32_t* words) noexcept {
+    TUTTI_ASSERT(count == 0 || words != nullptr);
     kernels().random(noise, count, words);
 }
 
 void find_magnitudes(DType dtype, const void* from, const Blocks& run, float* magnitudes) {
+    TUTTI_ASSERT(run.count == 0 || (from != nullptr && magnitudes != nullptr));
     const MagnitudeKernel kernel = checked(kernels().magnitude[index_of(dtype)], "find_magnitudes", dtype);
     const auto* bytes = static_cast<const std::byte*>(from);
     run.for_each_block(Format::int8, [&](std::size_t i, std::size_t at, std::size_t count, std::size_t /*code*/) {
@@ -105,6 +111,8 @@ void find_magnitudes(DType dtype, const void* from, const Blocks& run, float* ma
 
 void encode(Format format, DType dtype, const void* from, const Blocks& run, Scales kind, float* scales,
             std::byte* codes, const Noise* noise) {
+    TUTTI_ASSERT(run.count == 0 || (from != nullptr && scales != nullptr && codes != nullptr));
+    TUTTI_ASSERT(dtype != DType::int8 || (format == Format::int8 && kind == Scales::given));
     const auto* bytes = static_cast<const std::byte*>(from);
     const Reach reach = kind == Scales::given ? Reach::beyond : Reach::within;
     const float given = kind == Scales::given && run.count > 0 ? scales[0] : 0;
@@ -141,6 +149,8 @@ namespace {
 // Pieces of an even number of elements, so that each begins with a byte of its own.
 void decode_by(DecodeKernel kernel, Format format, const std::byte* codes, const float* scales, const Blocks& run,
                std::size_t element_bytes, std::byte* to) {
+    TUTTI_ASSERT(kernel != nullptr);
+    TUTTI_ASSERT(run.count == 0 || (codes != nullptr && scales != nullptr && to != nullptr));
     run.for_each_block(format, [&](std::size_t i, std::size_t at, std::size_t count, std::size_t code) {
         for_each_piece(count, [&](std::size_t before, std::size_t elements) {
             kernel(codes + code + code_bytes(format, before), elements, scales[i], to + (at + before) * element_bytes);
@@ -150,16 +160,20 @@ void decode_by(DecodeKernel kernel, Format format, const std::byte* codes, const
 }  // namespace
 
 void decode(Format format, const std::byte* codes, const float* scales, const Blocks& run, DType dtype, void* to) {
+    TUTTI_ASSERT(run.count == 0 || to != nullptr);
     const DecodeKernel kernel = checked(kernels().decode[index_of(format)][index_of(dtype)], "decode", dtype);
     decode_by(kernel, format, codes, scales, run, size_of(dtype), static_cast<std::byte*>(to));
 }
 
 void add(Format format, const std::byte* codes, const float* scales, const Blocks& run, Into into, float* sums) {
+    TUTTI_ASSERT(static_cast<std::size_t>(into) < kernels().add[index_of(format)].size());
     const DecodeKernel kernel = kernels().add[index_of(format)][static_cast<std::size_t>(into)];
     decode_by(kernel, format, codes, scales, run, sizeof(float), reinterpret_cast<std::byte*>(sums));
 }
 
 void add_codes(Format format, const std::byte* codes, const Blocks& run, Into into, std::int32_t* sums) {
+    TUTTI_ASSERT(into != Into::difference && is_whole(format));
+    TUTTI_ASSERT(run.count == 0 || (codes != nullptr && sums != nullptr));
     const AddCodesKernel kernel = checked(kernels().add_codes[index_of(format)], "add_codes", DType::int32);
     if (into == Into::fresh) std::fill_n(sums, run.count, 0);
     run.for_each_block(format, [&](std::size_t /*i*/, std::size_t at, std::size_t count, std::size_t code) {

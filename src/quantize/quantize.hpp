@@ -8,6 +8,8 @@
 // Threads: stateless; the kernels for this CPU are chosen once, on first use. Codes and scales may lie at any address.
 #pragma once
 
+#include "core/assert.hpp"
+
 #include <tutti/dtype.hpp>
 
 #include <cstddef>
@@ -61,9 +63,11 @@ struct Blocks {
 
     /// Blocks that it has elements of: so many scales.
     constexpr std::size_t blocks() const noexcept {
+        TUTTI_ASSERT(block > 0 && lead >= 1 && lead <= block);
         return count == 0 ? 0 : count <= lead ? 1 : 1 + (count - lead + block - 1) / block;
     }
     constexpr std::size_t code_bytes(Format format) const noexcept {
+        TUTTI_ASSERT(block > 0 && lead >= 1 && lead <= block);
         if (format != Format::int4) return count;
         if (count <= lead) return quantize::code_bytes(format, count);
         const std::size_t rest = count - lead;
@@ -73,6 +77,7 @@ struct Blocks {
     /// Calls f(index, first element, elements, first byte of the codes) for each block.
     template <class F>
     constexpr void for_each_block(Format format, F&& f) const {
+        TUTTI_ASSERT(block > 0 && lead >= 1 && lead <= block);
         std::size_t at = 0, code = 0;
         for (std::size_t index = 0; at < count; ++index) {
             const std::size_t whole = index == 0 ? lead : block;

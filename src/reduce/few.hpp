@@ -1,8 +1,10 @@
-// Sums of a few elements, where they are called: a kernel would take longer to begin than to add. The same order and
-// the same rounding as the kernels'.
+// Inline sums of a few elements: a call of a kernel takes longer than these additions. Order and rounding are the
+// kernels'.
 //
 // Threads: stateless.
 #pragma once
+
+#include "core/assert.hpp"
 
 #include <tutti/dtype.hpp>
 
@@ -17,6 +19,8 @@ constexpr std::size_t most = 8;  // elements
 
 template <class T, std::size_t Inputs>
 inline void add(void* dst, std::span<const void* const, Inputs> inputs, std::size_t count) noexcept {
+    TUTTI_ASSERT(!inputs.empty());
+    TUTTI_ASSERT(count <= most);
     const auto element = [](const void* from, std::size_t i) {
         T value;
         std::memcpy(&value, static_cast<const std::byte*>(from) + i * sizeof(T), sizeof(T));
@@ -29,9 +33,10 @@ inline void add(void* dst, std::span<const void* const, Inputs> inputs, std::siz
     }
 }
 
-/// False: too many elements, or not of such a type.
+/// False, and nothing is done: more than `most` elements, or a type that only kernels add.
 template <std::size_t Inputs>
 inline bool add(DType dtype, void* dst, std::span<const void* const, Inputs> inputs, std::size_t count) noexcept {
+    TUTTI_ASSERT(count == 0 || dst != nullptr);
     if (count > most) return false;
     switch (dtype) {
         case DType::float32: add<float>(dst, inputs, count); return true;

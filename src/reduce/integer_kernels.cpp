@@ -1,6 +1,7 @@
 // Kernels of the integers and bool, for each CPU target.
 //
 // Sums and products wrap around, so signed and unsigned types share them; bitwise operators see only bytes.
+#include "core/assert.hpp"
 #include "reduce/targets.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -22,6 +23,7 @@ using Kind = ReduceOp::Kind;
 // quotient of v, or one less, for v below 2^n; the remainder tells which. Wide holds the product.
 template <class T, class Wide, int N>
 HWY_INLINE void divide_all(T* values, std::size_t count, std::uint64_t divisor) {
+    TUTTI_ASSERT(divisor > 1);
     using U = std::make_unsigned_t<T>;
     constexpr std::uint64_t largest = std::numeric_limits<U>::max();
     if (divisor > largest) {
@@ -44,6 +46,7 @@ __extension__ using Unsigned128 = unsigned __int128;
 // The wrapped sum, block by block, divided while it is in the cache.
 template <class T>
 void average(const Call& call) {
+    TUTTI_ASSERT(call.input_count >= 1);
     using U = std::make_unsigned_t<T>;
     if (call.divisor <= 1) return combine_all<Plain<U>, Sum>(call);
     constexpr std::size_t block = block_bytes / sizeof(T);

@@ -10,6 +10,7 @@
 #define TUTTI_REDUCE_LOOPS_INL_HPP
 #endif
 
+#include "core/assert.hpp"
 #include "reduce/codecs-inl.hpp"
 #include "reduce/kernels.hpp"
 #include "reduce/operators-inl.hpp"
@@ -60,6 +61,7 @@ struct Staged {
     static constexpr std::size_t bytes = step_of<Codec>() * sizeof(Stored);
 
     HWY_INLINE Staged(const std::byte* const* from, std::size_t offset, std::size_t used) {
+        TUTTI_ASSERT(used <= bytes);
         for (std::size_t k = 0; k < N; ++k) {
             std::memset(memory[k], 0, bytes);
             std::memcpy(memory[k], from[k] + offset, used);
@@ -73,6 +75,8 @@ struct Staged {
 // Less than a step, at byte `offset`, of N inputs.
 template <class Codec, class Op, std::size_t N>
 HWY_NOINLINE void partial_step(const Call& call, std::size_t offset, std::size_t used) {
+    TUTTI_ASSERT(call.input_count >= N);
+    TUTTI_ASSERT(offset + used <= call.element_count * sizeof(typename Codec::Stored));
     using Stored = typename Codec::Stored;
     using Value = typename Codec::Value;
     const std::byte* inputs[N];
@@ -91,6 +95,7 @@ HWY_NOINLINE void partial_step(const Call& call, std::size_t offset, std::size_t
 // dst = all N inputs, in one pass. A division is possible for floating-point types only.
 template <class Codec, class Op, std::size_t N>
 HWY_NOINLINE void one_pass(const Call& call) {
+    TUTTI_ASSERT(call.input_count == N);
     using Stored = typename Codec::Stored;
     using Value = typename Codec::Value;
     constexpr bool may_divide = std::is_floating_point_v<Value>;
@@ -127,6 +132,7 @@ HWY_NOINLINE void one_pass(const Call& call) {
         }
         Codec::store(dst + offset, a, b);
     }
+    TUTTI_ASSERT(offset <= bytes && bytes - offset < step_bytes);
     if (offset < bytes) partial_step<Codec, Op, N>(call, offset, bytes - offset);
 }
 
@@ -168,6 +174,7 @@ HWY_NOINLINE void accumulate(typename Codec::Value* sums, const void* const* all
 // dst = sums, rounded.
 template <class Codec>
 HWY_NOINLINE void finish(std::byte* dst, const typename Codec::Value* sums, std::size_t count, std::uint64_t divisor) {
+    TUTTI_ASSERT(divisor > 0);
     using Stored = typename Codec::Stored;
     using Value = typename Codec::Value;
     constexpr std::size_t step = step_of<Codec>();
@@ -191,6 +198,7 @@ HWY_NOINLINE void finish(std::byte* dst, const typename Codec::Value* sums, std:
 // sums = all inputs: four at a time, so that the sums are seldom read and written.
 template <class Codec, class Op>
 HWY_INLINE void accumulate_all(typename Codec::Value* sums, const Call& call, std::size_t offset, std::size_t count) {
+    TUTTI_ASSERT(call.input_count >= 1);
     std::size_t k = 1;
     if (call.input_count >= 4) {
         accumulate<Codec, Op, 4, true>(sums, call.inputs, offset, count);
@@ -201,12 +209,14 @@ HWY_INLINE void accumulate_all(typename Codec::Value* sums, const Call& call, st
     for (; k + 4 <= call.input_count; k += 4) {
         accumulate<Codec, Op, 4, false>(sums, call.inputs + k, offset, count);
     }
+    TUTTI_ASSERT(k <= call.input_count && call.input_count - k < 4);
     for (; k < call.input_count; ++k) accumulate<Codec, Op, 1, false>(sums, call.inputs + k, offset, count);
 }
 
 // Any number of inputs, block after block.
 template <class Codec, class Op>
 HWY_NOINLINE void many_inputs(const Call& call) {
+    TUTTI_ASSERT(call.input_count >= 1 && call.divisor > 0);
     using Stored = typename Codec::Stored;
     using Value = typename Codec::Value;
     constexpr std::size_t block = block_bytes / sizeof(Value);
@@ -222,6 +232,8 @@ HWY_NOINLINE void many_inputs(const Call& call) {
 
 template <class Codec, class Op>
 void combine_all(const Call& call) {
+    TUTTI_ASSERT(call.input_count >= 1 && call.inputs != nullptr);
+    TUTTI_ASSERT(call.element_count == 0 || call.dst != nullptr);
 #if HWY_TARGET != HWY_SCALAR  // the fallback is for CPUs that are slow anyway: not worth its compile time
     switch (call.input_count) {
         case 2: return one_pass<Codec, Op, 2>(call);
@@ -237,6 +249,7 @@ void combine_all(const Call& call) {
 // Several numbers side by side, each by itself: a complex number is two reals to sums, an integer is bytes to "and".
 template <class Codec, class Op, std::size_t PerElement>
 void combine_parts(const Call& call) {
+    TUTTI_ASSERT(call.element_count <= SIZE_MAX / PerElement);
     Call parts = call;
     parts.element_count *= PerElement;
     combine_all<Codec, Op>(parts);

@@ -1,6 +1,7 @@
 // Chooses the kernel for an operator and an element type, once, and calls it.
 #include "reduce/reduce.hpp"
 
+#include "core/assert.hpp"
 #include "reduce/kernels.hpp"
 
 #include <tutti/error.hpp>
@@ -56,6 +57,7 @@ T scaled(T value, double factor) {
 
 template <class T>
 void scale_integers(void* dst, const void* src, double factor, std::size_t count) {
+    TUTTI_ASSERT(count == 0 || (dst != nullptr && src != nullptr));
     auto* to = static_cast<std::byte*>(dst);
     const auto* from = static_cast<const std::byte*>(src);
     for (std::size_t i = 0; i < count; ++i) {
@@ -69,6 +71,7 @@ void scale_integers(void* dst, const void* src, double factor, std::size_t count
 // float32 and float64. The addresses may be any.
 template <class To, class From>
 void convert_each(void* dst, const void* src, std::size_t count) {
+    TUTTI_ASSERT(count == 0 || (dst != nullptr && src != nullptr));
     auto* to = static_cast<std::byte*>(dst);
     const auto* from = static_cast<const std::byte*>(src);
     for (std::size_t i = 0; i < count; ++i) {
@@ -83,6 +86,9 @@ void convert_each(void* dst, const void* src, std::size_t count) {
 
 void combine(ReduceOp::Kind kind, DType dtype, void* dst, std::span<const void* const> inputs,
              std::size_t element_count, std::uint64_t divisor, Stores stores) {
+    TUTTI_ASSERT(element_count == 0 || dst != nullptr);
+    TUTTI_ASSERT(kind != ReduceOp::Kind::premul_sum);
+    TUTTI_ASSERT(divisor > 0);
     if (kind == ReduceOp::Kind::sum && !inputs.empty() && few::add(dtype, dst, inputs, element_count)) return;
     const CombineKernel kernel = kernels().combine[static_cast<std::size_t>(kind)][static_cast<std::size_t>(dtype)];
     if (kernel == nullptr || inputs.empty()) {
@@ -106,6 +112,7 @@ DType accumulation_dtype(DType dtype) noexcept {
 }
 
 void premultiply(DType dtype, void* dst, const void* src, double factor, std::size_t count) {
+    TUTTI_ASSERT(count == 0 || (dst != nullptr && src != nullptr));
     switch (dtype) {
         case DType::boolean: throw InternalError("kernels::premultiply: not defined for bool");
         case DType::uint8: return scale_integers<std::uint8_t>(dst, src, factor, count);
@@ -121,6 +128,7 @@ void premultiply(DType dtype, void* dst, const void* src, double factor, std::si
 }
 
 void round_to(DType to, void* dst, DType from, const void* src, std::size_t count) {
+    TUTTI_ASSERT(count == 0 || (dst != nullptr && src != nullptr));
     if (to == from) {
         if (count > 0) std::memmove(dst, src, count * size_of(to));
         return;
@@ -133,6 +141,8 @@ void round_to(DType to, void* dst, DType from, const void* src, std::size_t coun
 }
 
 void convert(DType to, void* dst, DType from, const void* src, std::size_t count) {
+    TUTTI_ASSERT(count == 0 || (dst != nullptr && src != nullptr));
+    TUTTI_ASSERT(size_of(to) > 0 && size_of(from) > 0);
     if (to == DType::float64 && from == DType::float32) return convert_each<double, float>(dst, src, count);
     if (to == DType::float32 && from == DType::float64) return convert_each<float, double>(dst, src, count);
     if (to == DType::float32 && is_low_precision(from)) return premultiply(from, dst, src, 1.0, count);  // exact
