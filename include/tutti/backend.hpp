@@ -1,19 +1,20 @@
 // Backends: the parts that move the data of a group. "native" (shared memory and TCP) is built in; the program
 // registers others, or a shared library does, which tutti finds by its name.
 //
-// A backend gets operations in their plainest form: for any arguments of the caller (lists, strides, objects,
-// premul_sum) the backend sees buffers in one piece, counts in elements, ranks of the group. It completes each
-// operation once, from any thread, at once or later. tutti does the rest: arguments, packing, Work, timeouts, the
-// recorder, the detection of dead ranks.
+// A backend gets operations in their plainest form: whatever the caller passes (lists, strides, objects, premul_sum),
+// the backend sees contiguous buffers, counts in elements and ranks of the group. It completes each operation once,
+// from any thread, at once or later. tutti does the rest: arguments, packing, Work, timeouts, the recorder, the
+// detection of dead ranks.
 //
 // tutti loads a shared library libtutti-backend-NAME.so when a group asks for NAME: from a folder of TUTTI_BACKEND_PATH
 // (folders separated by colons), or from tutti/backends beside libtutti.so, where tutti's own are: "gloo", "mpi",
-// "hf_zmq" (also spelled "hf_barrier"), each if its library was there when tutti was built; "nccl" and its relatives,
-// which look for theirs when they are loaded. It contains TUTTI_BACKEND_LIBRARY { Backend::register_backend(...); } and
-// uses libtutti.so: programs with tutti linked statically register their backends themselves. tutti refuses a library
-// for another version of this header (TUTTI_BACKEND_ABI), with a message. The library may also export the C function
-// const char* tutti_backend_report(void), whose text "tutti doctor" prints. If that begins with "not here: " (a library
-// that it needs is missing) is_backend_available() is false, and groups whose backend is left out go without it.
+// "hf_zmq" (also spelled "hf_barrier"), each if its library was there when tutti was built; "nccl" and the vendors'
+// libraries like it, which look for the vendor's library when they are loaded. A backend library contains
+// TUTTI_BACKEND_LIBRARY { Backend::register_backend(...); } and uses libtutti.so; a program that links tutti statically
+// registers its backends itself. tutti refuses, with a message, a library that was built for another version of this
+// header (TUTTI_BACKEND_ABI). The library may also export the C function const char* tutti_backend_report(void), whose
+// text "tutti doctor" prints. If the text begins with "not here: " (a library that the backend needs is missing),
+// is_backend_available() is false, and groups that name no backend do not use it.
 //
 // Threads: Backend's functions, any; CustomBackend says which threads call a backend.
 // Follows torch.distributed.Backend.
@@ -49,7 +50,7 @@ struct DistributedBackendOptions;
 /// The version of this header; tutti loads no libraries of another version.
 #define TUTTI_BACKEND_ABI 4
 
-/// A collective has its number (tutti/collectives.hpp).
+/// A collective has the number that tutti/collectives.hpp gives it.
 enum class BackendCall {
 #define TUTTI_COLLECTIVE_KIND(name, number, ...) name = number,
 #include <tutti/collectives.def>
@@ -72,41 +73,40 @@ struct BackendRequest {
     Device device{};             ///< where the buffers are
     DType dtype = DType::uint8;
     ReduceOp op = ReduceOp::sum;  ///< premul_sum: only of buffers on a device
-    /// Where values are combined: from rank 0 upwards (Determinism::layout_invariant).
+    /// A reduction combines the ranks' values in rank order, from rank 0 up (Determinism::layout_invariant).
     bool in_rank_order = false;
     int root = -1;          ///< broadcast, reduce, gather, scatter; send: the receiver; receive: the sender, -1: any
     std::uint64_t tag = 0;  ///< send, receive: matched with the other side's
     /// This rank's input. all_reduce, and reduce on its root: may be `output`. broadcast: null, the root's data is in
-    /// its output. receive, barrier: null. On a device the own block may be in its place in the whole, where one side
-    /// has the blocks of all ranks; otherwise input and output are apart.
+    /// its output. receive, barrier: null. On a device this rank's block may lie at its place in the buffer of all
+    /// blocks (all_gather and reduce_scatter in place); otherwise input and output do not overlap.
     const void* input = nullptr;
     /// This rank's output; null where it gets nothing.
     void* output = nullptr;
-    /// broadcast, all_reduce, reduce, send, receive: elements. gather, scatter: of one rank's block.
+    /// broadcast, all_reduce, reduce, send, receive: elements. gather, scatter: elements of one rank's block.
     std::uint64_t count = 0;
-    /// Without a root, where one side has the blocks of all ranks: elements of each rank's block; the blocks lie one
-    /// after the other, by rank.
+    /// all_gather, reduce_scatter: elements of each rank's block; the blocks lie one after the other, in rank order.
     std::vector<std::uint64_t> counts;
     /// all_to_all: blocks to and from each rank, and where they begin.
     std::vector<std::uint64_t> send_counts, send_offsets, receive_counts, receive_offsets;
-    std::chrono::milliseconds timeout{0};  ///< tutti watches it while it waits; a backend may, too
-    /// For buffers on a device: the caller's stream. Its earlier work comes before the operation.
+    std::chrono::milliseconds timeout{0};  ///< tutti enforces it while a rank waits; a backend may enforce it, too
+    /// For buffers on a device: the caller's stream. The operation starts after the work that is in it already.
     Stream stream{};
     /// For buffers on a device and backends that take blocks: the address of each rank's block, by rank, if the blocks
-    /// do not adjoin; `input` or `output` is null then, and an all_to_all's offsets mean nothing for that side.
+    /// are not contiguous; `input` or `output` is null then, and an all_to_all's offsets mean nothing for that side.
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
 };
 
-/// The end of an operation on a device, as its streams see it.
+/// An event on a device, as a cudaEvent_t: it fires when an operation has ended.
 class TUTTI_API DeviceEvent {
  public:
     virtual ~DeviceEvent();
-    /// Work that enters `stream` from now on waits for the event. Does not block. Any thread.
+    /// Makes the work that is enqueued in `stream` from now on wait for the event. Does not block. Any thread.
     virtual void make_wait(Stream stream) = 0;
 };
 
-/// A backend's way to say that an operation is over: success() or failure(), once. Copies stand for the same operation.
+/// A backend reports the end of an operation by it: success() or failure(), once. Copies stand for the same operation.
 /// Any thread.
 class TUTTI_API BackendCompletion {
  public:
@@ -114,7 +114,8 @@ class TUTTI_API BackendCompletion {
     /// `source`: for a receive, the group rank of the sender.
     void success(int source = -1) const;
     void failure(std::exception_ptr error) const;
-    /// Before success, for operations on a device: the operation is in a stream, and only the device's work remains.
+    /// For operations on a device, before success(): the operation is enqueued in a stream, and only the device's work
+    /// remains.
     /// From now on Work::is_completed() is true and Work::wait() makes the current stream wait. `source` as above.
     void enqueued(std::shared_ptr<DeviceEvent> event, int source = -1) const;
 
@@ -128,23 +129,25 @@ class TUTTI_API CustomBackend {
     virtual ~CustomBackend() = default;
     /// Begins the operation; may also complete it before it returns. The threads that issue operations call it, one at
     /// a time and in the order of issue, which is the same on all ranks for collectives. An exception fails the
-    /// operation. It must not wait for something that only a later call brings: asynchronous operations are issued
+    /// operation. It must not block on what only a later call of run() starts: asynchronous operations are issued
     /// together, and a receive may come before its send.
     virtual void run(const BackendRequest& request, BackendCompletion completion) = 0;
-    /// Around calls of run() for operations that are launched together (Coalescing, the _coalesced collectives): these
-    /// may begin at end_group(). One thread makes the calls, under the same conditions as run(). An exception of
-    /// end_group() fails all of the operations that are not complete.
+    /// tutti calls them around the run() calls of operations that are launched together (Coalescing, the _coalesced
+    /// collectives), as ncclGroupStart and ncclGroupEnd: the backend may start these at end_group(). One thread makes
+    /// the calls, under the same conditions as run(). An exception of end_group() fails all of the operations that are
+    /// not complete.
     virtual void begin_group() {}
     virtual void end_group() {}
-    /// Whether requests may have `inputs` and `outputs`. Otherwise tensors of a list on a device must adjoin.
+    /// Whether requests may have `inputs` and `outputs`. Otherwise the tensors of a list on a device must lie
+    /// one after the other.
     virtual bool takes_blocks() const { return false; }
-    /// Makes a backend for a group of some of this one's ranks; all of this one's ranks call it. `part` describes the
-    /// new group; null on ranks outside it. `pg_options` are those of the new group. Returns null on all ranks, at
+    /// Makes the backend of a group of some ranks of this backend; all ranks of this backend call it. `part` describes
+    /// the new group; null on ranks outside it. `pg_options` are those of the new group. Returns null on all ranks, at
     /// once, if it cannot make any: tutti then makes the part's backend as if it had no parent.
     virtual bool can_split() const { return false; }
     virtual std::shared_ptr<CustomBackend> split(const DistributedBackendOptions* part, const std::any& pg_options);
-    /// Makes a backend for the ranks of this one's group that are left, as the group has failed or goes on without
-    /// some; all of them call it. `rest` describes their new group; `left_out` are the others' ranks in the old one.
+    /// Makes the backend of the ranks that are left when this group has failed, or goes on without some ranks; all
+    /// ranks that are left call it. `rest` describes their new group; `left_out` are the others' ranks in the old one.
     /// Operations under way here end first, as by abort(). Returns null on all ranks if it cannot make any: tutti then
     /// makes the new one as if there had been no other.
     virtual std::shared_ptr<CustomBackend> shrink(const DistributedBackendOptions& rest,
@@ -166,7 +169,7 @@ struct DistributedBackendOptions {
     std::chrono::milliseconds timeout{0};
     std::string group_id{};                    ///< the group's name
     std::vector<int> global_ranks_in_group{};  ///< by group rank
-    std::optional<Device> device{};            ///< init_process_group's device_id: connections are made at once
+    std::optional<Device> device{};  ///< init_process_group's device_id: connect at once, not at the first call
 };
 
 /// The name of a known backend, in lower case, in the spelling of its registration.
@@ -189,9 +192,9 @@ class TUTTI_API Backend {
     friend bool operator==(const Backend& a, const Backend& b) noexcept { return a.name_ == b.name_; }
     friend bool operator==(const Backend& a, std::string_view b) noexcept { return a.name_ == b; }
 
-    /// From now on groups may name it. `func` makes one for each group, on each rank. `devices`: the kinds that it
-    /// serves.
-    /// Throws InvalidArgument for a name that is taken or no word of letters, digits, '-' and '_'.
+    /// Registers a backend, which groups may name from now on. `func` makes one for each group, on each rank.
+    /// `devices`: the kinds of devices that it serves. Throws InvalidArgument for a name that is taken or no word of
+    /// letters, digits, '-' and '_'.
     static void register_backend(std::string_view name, Plain func,
                                  const std::vector<Device::Type>& devices = {Device::Type::cpu, Device::Type::cuda});
     static void register_backend(std::string_view name, Extended func,

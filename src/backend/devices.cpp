@@ -1,5 +1,7 @@
 #include "backend/devices.hpp"
 
+#include "core/assert.hpp"
+
 #include <tutti/process_group.hpp>
 
 #include <fmt/format.h>
@@ -44,6 +46,7 @@ bool is_like_nccl(const std::string& name) {
 }  // namespace
 
 std::string to_string(const Devices& devices) {
+    TUTTI_ASSERT(std::ranges::none_of(devices, [](const auto& entry) { return entry.second.empty(); }));
     std::string text;
     for (const auto& [type, name] : devices)
         text += fmt::format("{}{}:{}", text.empty() ? "" : ",", name_of(type), name);
@@ -51,6 +54,7 @@ std::string to_string(const Devices& devices) {
 }
 
 std::vector<Device::Type> devices_of_machine(const fs::path& root) {
+    TUTTI_ASSERT(!root.empty());
     std::vector<Device::Type> types;
     if (has_nvidia(root)) types.push_back(Device::Type::cuda);
     if (is_there(root / "dev/kfd")) types.push_back(Device::Type::rocm);
@@ -65,6 +69,7 @@ const std::vector<Device::Type>& devices_of_machine() {
 }
 
 const std::string& main_backend(const Devices& devices, const std::vector<Device::Type>& machine) {
+    TUTTI_ASSERT(!devices.empty());
     const auto host = devices.find(Device::Type::cpu);
     if (host != devices.end() && host->second != usual_backend(Device::Type::cpu)) return host->second;
     for (const Device::Type type : machine) {

@@ -1,4 +1,4 @@
-// Devices: the backend of each kind of device where the user names none, and the consequences.
+// Devices: the kinds of devices of this machine, the default backend of each, and a group's default timeout.
 //
 // Threads: any.
 #pragma once

@@ -1,5 +1,6 @@
 #include "backend/libraries.hpp"
 
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
 
@@ -42,6 +43,7 @@ using Report = const char* (*)();
 class Reports {
  public:
     void set(const std::string& name, Report report) {
+        TUTTI_ASSERT(!name.empty());
         const std::lock_guard lock(mutex_);
         by_name_[name] = report;
     }
@@ -69,6 +71,7 @@ std::vector<std::filesystem::path> folders() {
 // A library says for which version of a header it was built; one that does not use the header says nothing.
 void check_version(void* library, const std::string& name, const std::string& file, const char* function,
                    const char* header, int expected, int if_silent) {
+    TUTTI_ASSERT(library != nullptr);
     auto* const ask = reinterpret_cast<int (*)()>(::dlsym(library, function));
     const int version = ask == nullptr ? if_silent : ask();
     if (version == expected) return;
@@ -91,6 +94,7 @@ std::vector<std::filesystem::path> named_folders() {
 }
 
 std::string load_library(const std::string& name) {
+    TUTTI_ASSERT(!name.empty());
     for (const auto& folder : folders()) {
         const std::string file = folder / fmt::format("libtutti-backend-{}.so", name);
         std::error_code ignored;
@@ -114,6 +118,7 @@ std::string load_library(const std::string& name) {
 }
 
 std::string trouble_of(const std::string& name) {
+    TUTTI_ASSERT(!name.empty());
     constexpr std::string_view not_here = "not here: ";
     const Report ask = reports().find(name);
     const char* text = ask == nullptr ? nullptr : ask();

@@ -1,6 +1,7 @@
 #include "backend/registry.hpp"
 
 #include "backend/libraries.hpp"
+#include "core/assert.hpp"
 #include "core/log.hpp"
 #include "core/suggestion.hpp"
 #include "core/text.hpp"
@@ -38,6 +39,9 @@ class Registry {
         return registry;
     }
     void add(const std::string& name, Entry entry) {
+        TUTTI_ASSERT(!name.empty() && name != native);
+        TUTTI_ASSERT(static_cast<bool>(entry.make) != static_cast<bool>(entry.make_streams));
+        TUTTI_ASSERT(!entry.devices.empty());
         const std::lock_guard lock(mutex_);
         if (!entries_.emplace(name, std::move(entry)).second)
             throw InvalidArgument(
@@ -82,10 +86,13 @@ bool is_word(std::string_view name) {
 }
 
 bool serves(const Entry& entry, Device::Type device) {
+    TUTTI_ASSERT(!entry.devices.empty());
     return std::ranges::find(entry.devices, device) != entry.devices.end();
 }
 
 Entry found(const std::string& name, const char* operation) {
+    TUTTI_ASSERT(operation != nullptr);
+    TUTTI_ASSERT(!name.empty());
     if (name == native) return {nullptr, {Device::Type::cpu}, {}};
     if (auto entry = Registry::instance().find(name)) return *entry;
     if (std::ranges::find(known_words, name) == known_words.end()) {
@@ -105,6 +112,7 @@ Entry found(const std::string& name, const char* operation) {
 
 // The usual backend of a device, if it is here; else "", and why.
 std::string usual_one(Device::Type type, std::string& why_not) {
+    TUTTI_ASSERT(!usual_backend(type).empty());
     const std::string name(usual_backend(type));
     try {
         const auto entry = Registry::instance().find(name);
@@ -149,6 +157,7 @@ Made made(const std::string& name, const DistributedBackendOptions& options, Mad
 }  // namespace
 
 Devices parse(const std::string& text, const std::optional<Device>& device, const char* operation) {
+    TUTTI_ASSERT(operation != nullptr);
     Devices devices;
     const auto add = [&](Device::Type type, const std::string& name) {
         if (!devices.emplace(type, name).second) {
@@ -191,11 +200,13 @@ Devices parse(const std::string& text, const std::optional<Device>& device, cons
         }
         add(*kind, name);
     }
+    TUTTI_ASSERT(!devices.empty());
     return devices;
 }
 
 std::shared_ptr<CustomBackend> make(const std::string& name, const DistributedBackendOptions& options,
                                     const std::any& pg_options) {
+    TUTTI_ASSERT(name != native);
     return made(name, options, found(name, "ProcessGroup").make(options, pg_options));
 }
 
@@ -204,6 +215,7 @@ bool is_transport(const std::string& name) {
 }
 
 std::unique_ptr<transport::Streams> make_streams(const std::string& name, const DistributedBackendOptions& options) {
+    TUTTI_ASSERT(name != native);
     return made(name, options, found(name, "ProcessGroup").make_streams(options));
 }
 

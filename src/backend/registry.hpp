@@ -1,4 +1,4 @@
-// Registry: the backends that there are, and the libraries that bring more.
+// Registry: the backends that are registered, and those that shared libraries register on demand.
 //
 // Threads: any.
 #pragma once
