@@ -24,10 +24,10 @@
 // statistics of iterations 1 to 10 and of every hundredth, as torch does: averages over the logged iterations, in
 // nanoseconds.
 //   forward compute    from the end of forward() to prepare_for_backward(), or else to the first ready()
-//   backward compute   from there to the last ready(); to finish() where some parameter was not ready
+//   backward compute   from the end of that to the last ready(), or to finish() if a parameter was not ready
 //   backward comm.     from the start of the first bucket to the completion of the last
 //   overlap            the part of backward comm. that lies in backward compute
-//   unused_parameter_size: of the parameters that were not ready in the iteration, on this rank
+//   unused_parameter_size: bytes of the parameters that were not ready in the iteration, on this rank
 //
 // Follows torch.nn.parallel.DistributedDataParallel; each deviation is noted at its place.
 #pragma once
@@ -84,12 +84,12 @@ struct DistributedDataParallelOptions {
     std::optional<int> output_device{};    ///< logged; default: the one of device_ids, which it must equal
 };
 
-/// The gradients of some parameters, of one dtype and on one device, in host memory as one tensor. The argument of a
-/// communication hook.
+/// The gradients of some parameters, of one dtype and on one device; in host memory they are one flat tensor. The
+/// argument of a communication hook.
 class TUTTI_API GradBucket {
  public:
-    /// All of them, one after the other: [elements]. This rank's sums; a hook may write to it. Copies share it. Empty
-    /// where they are on a device.
+    /// All gradients, flattened, one after the other: this rank's, not averaged yet. A hook may write to the buffer,
+    /// which copies of the GradBucket share. Empty for gradients on a device.
     const Tensor& buffer() const noexcept { return buffer_; }
     /// Buckets are sent in this order, from 0.
     std::size_t index() const noexcept { return index_; }
@@ -110,7 +110,8 @@ class TUTTI_API GradBucket {
 /// The result of a hook: a tensor with as many elements as the bucket, of its dtype, or a list of one, as
 /// Work::get_future() gives; it may be the bucket's buffer.
 using CommHookResult = std::variant<Future<Tensor>, Future<std::vector<TensorView>>>;
-/// ready() and finish() call it, on their thread, once for each bucket, in order. DDP itself averages nothing then.
+/// ready() and finish() call it, on their thread, once for each bucket, in order. With a hook DDP itself does no
+/// all_reduce.
 ///     ddp.register_comm_hook({}, [](const tutti::ProcessGroup& group, tutti::GradBucket& bucket) {
 ///         for (float& x : bucket.buffer().span<float>()) x /= static_cast<float>(group.size());
 ///         tutti::TensorView gradients = bucket.buffer().view();
@@ -120,7 +121,7 @@ using CommHook = std::function<CommHookResult(const ProcessGroup& group, GradBuc
 
 enum class ErrorFeedback {
     off,
-    on,  ///< the next iteration makes good the losses to rounding: QuantizedReducer
+    on,  ///< each iteration adds the rounding errors of the one before (QuantizedReducer)
 };
 /// A hook that averages each bucket with quantized_all_reduce, as `options` say; their op and group are the hook's own.
 /// Gradients are float32, float16 or bfloat16. When buckets change, after the first iteration, feedback begins anew.
@@ -135,17 +136,16 @@ TUTTI_API CommHook quantized_comm_hook(QuantizedOptions options = {}, ErrorFeedb
 /// Order: all ranks make the same calls of forward() and finish(), except those in no_sync(). Parameters may become
 /// ready in any order, which may differ between ranks.
 /// Errors: InvalidArgument for an impossible request, which changes nothing. finish() throws a failure between
-/// forward() and its own end (of the group, of a hook, a missing gradient). Such a failure ends the object, and the
-/// group, on all ranks, if nothing else has ended that: other ranks get Aborted with this rank's message, instead of
-/// waiting for it.
-/// Threads: one at a time. A group's collectives need the same order on all ranks: use the group for nothing else
-/// between forward() and finish(), or one of its own for the object.
-/// Devices: a device's backend averages the gradients there in place, those of a bucket in one launch; nothing is
-/// copied or allocated. finish() makes the current stream (tutti/stream.hpp) wait for the averages and returns; call
-/// ready() when the work that computes the gradient is in that stream. A hook's bucket has no buffer(): the hook leaves
-/// the averages in gradients(). gradient_as_bucket_view and find_unused_parameters are for host memory.
-/// Cost: forward(): a broadcast of the buffers; an iteration: one all_reduce for each bucket, and with
-/// find_unused_parameters one of an int32 for each parameter. Memory: that of all gradients, unless they are views.
+/// forward() and its own end (of the group, of a hook, a missing gradient). After such a failure the object cannot be
+/// used, and the group is aborted on all ranks, unless it has failed already: other ranks get Aborted with this rank's
+/// message instead of waiting for this rank. Threads: one at a time. A group's collectives need the same order on all
+/// ranks: use the group for nothing else between forward() and finish(), or one of its own for the object. Devices: a
+/// device's backend averages the gradients there in place, those of a bucket in one launch; nothing is copied or
+/// allocated. finish() makes the current stream (tutti/stream.hpp) wait for the averages and returns; call ready() when
+/// the work that computes the gradient is in that stream. A hook's bucket has no buffer(): the hook leaves the averages
+/// in gradients(). gradient_as_bucket_view and find_unused_parameters are for host memory. Cost: forward(): a broadcast
+/// of the buffers; an iteration: one all_reduce for each bucket, and with find_unused_parameters one of an int32 for
+/// each parameter. Memory: that of all gradients, unless they are views.
 class TUTTI_API DistributedDataParallel {
  public:
     /// Takes at least one parameter; floating-point or complex. All ranks of the group make it alike; then all have

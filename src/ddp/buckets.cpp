@@ -1,5 +1,7 @@
 #include "ddp/buckets.hpp"
 
+#include "core/assert.hpp"
+
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -8,6 +10,8 @@
 namespace tutti::ddp {
 
 Buckets assign_buckets(std::span<const Gradient> gradients, std::span<const std::size_t> order, BucketCaps caps) {
+    TUTTI_ASSERT(order.size() == gradients.size());
+    TUTTI_ASSERT(caps.first <= caps.others);
     struct Open {
         std::vector<std::size_t> members;
         std::size_t bytes = 0, last = 0;  // last: where its last member stands in the order
@@ -30,6 +34,7 @@ Buckets assign_buckets(std::span<const Gradient> gradients, std::span<const std:
         if (!bucket.members.empty()) closed.emplace_back(bucket.last, std::move(bucket.members));
     }
     std::ranges::sort(closed, {}, &std::pair<std::size_t, std::vector<std::size_t>>::first);
+    TUTTI_ASSERT(std::ranges::none_of(closed, [](const auto& bucket) { return bucket.second.empty(); }));
     Buckets buckets;
     for (auto& [last, members] : closed) buckets.push_back(std::move(members));
     return buckets;

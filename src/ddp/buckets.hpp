@@ -1,4 +1,4 @@
-// Buckets: they say which gradients travel together.
+// Buckets: the gradients that one all_reduce averages together.
 //
 // Threads: pure functions.
 #pragma once

@@ -2,6 +2,7 @@
 #include "ddp/reducer.hpp"
 
 #include "api/host_bytes.hpp"
+#include "core/assert.hpp"
 #include "core/log.hpp"
 #include "ddp/replicas.hpp"
 
@@ -27,6 +28,7 @@ ProcessGroup checked_group(const DistributedDataParallelOptions& o) {
 
 ddp::Buckets assigned(const std::vector<NamedParameter>& parameters, const std::vector<std::size_t>& order,
                       std::size_t cap) {
+    TUTTI_ASSERT(order.size() == parameters.size());
     std::vector<ddp::Gradient> gradients;
     for (const NamedParameter& p : parameters)
         gradients.push_back({p.tensor.dtype(), p.tensor.byte_count(), p.tensor.device()});
@@ -58,6 +60,7 @@ Reducer::Reducer(std::vector<NamedParameter> parameters, DistributedDataParallel
     make_buckets(assigned(parameters_, order, options_.bucket_cap_bytes));
     // Then an iteration need not tell the place of each gradient.
     if (options_.find_unused_parameters) rebuilding_ = Rebuilding::done;
+    TUTTI_ASSERT(!buckets_.empty() && gradients_.size() == parameters_.size());
     ddp::report_initialized(options_.group, parameters_, options_, bucket_bytes());
 }
 
@@ -123,6 +126,7 @@ std::size_t Reducer::index_of(const char* method, std::string_view name) const {
 }
 
 std::string Reducer::described(std::size_t parameter) const {
+    TUTTI_ASSERT(parameter < parameters_.size());
     return fmt::format("parameter {} (\"{}\")", parameter, parameters_[parameter].name);
 }
 std::string Reducer::title(const char* method) const {
@@ -132,10 +136,12 @@ std::string Reducer::title(const char* method) const {
 // ---- The buckets
 
 void Reducer::make_buckets(const ddp::Buckets& buckets) {
+    TUTTI_ASSERT(!buckets.empty() && places_.size() == parameters_.size());
     const std::vector<Bucket> before = std::exchange(buckets_, {});
     const std::vector<Place> places_before = places_;
     for (const std::vector<std::size_t>& members : buckets) {
         Bucket& bucket = buckets_.emplace_back();
+        TUTTI_ASSERT(!members.empty());
         bucket.members = members;
         const DType dtype = parameters_[members.front()].tensor.dtype();
         bucket.on_device = parameters_[members.front()].tensor.device().type != Device::Type::cpu;
@@ -161,6 +167,7 @@ void Reducer::make_buckets(const ddp::Buckets& buckets) {
             at += parameters_[i].tensor.byte_count();
         }
     }
+    TUTTI_ASSERT(buckets_.size() == buckets.size());
     if (before.empty() || !options_.gradient_as_bucket_view) return;
     for (std::size_t i = 0; i < parameters_.size(); ++i)
         copy(in_bucket(i), before[places_before[i].bucket].shown.gradients_[places_before[i].position]);
@@ -168,6 +175,7 @@ void Reducer::make_buckets(const ddp::Buckets& buckets) {
 
 // Rank 0's order counts: each rank may have its own.
 void Reducer::adopt_order_of_first_rank() {
+    TUTTI_ASSERT(phase_ == Phase::idle);
     if (rebuilding_ != Rebuilding::due) return;
     std::vector<std::uint64_t> order(first_order_.begin(), first_order_.end());
     const api::HostBytes own;
@@ -182,6 +190,8 @@ void Reducer::adopt_order_of_first_rank() {
 }
 
 TensorView Reducer::in_bucket(std::size_t parameter) const {
+    TUTTI_ASSERT(parameter < places_.size() && places_[parameter].bucket < buckets_.size());
+    TUTTI_ASSERT(places_[parameter].position < buckets_[places_[parameter].bucket].shown.gradients_.size());
     const Place& place = places_[parameter];
     return buckets_[place.bucket].shown.gradients_[place.position];
 }
@@ -246,6 +256,7 @@ void Reducer::prepare_for_backward(const std::vector<std::size_t>& unused) {
 }
 
 void Reducer::ready(std::size_t i, const TensorView* elsewhere) {
+    TUTTI_ASSERT(i < parameters_.size());
     const auto refuse = [&](const std::string& why) {
         throw InvalidArgument(fmt::format("{}: {}{}", title("ready"), described(i), why));
     };
@@ -269,6 +280,7 @@ void Reducer::ready(std::size_t i, const TensorView* elsewhere) {
     else
         gradients_[i] = elsewhere != nullptr ? std::optional(*elsewhere) : parameters_[i].gradient;
     order_.push_back(i);
+    TUTTI_ASSERT(order_.size() <= parameters_.size());
     usage_.note(i);
     if (order_.size() == parameters_.size()) timing_.all_are_computed();
     if (!synchronizes_) return void(states_[i] = Gradient::ready);
@@ -279,6 +291,7 @@ void Reducer::ready(std::size_t i, const TensorView* elsewhere) {
 
 // Into its bucket.
 void Reducer::fill(std::size_t i) {
+    TUTTI_ASSERT(i < places_.size() && (gradients_[i] || options_.gradient_as_bucket_view));
     Bucket& bucket = buckets_[places_[i].bucket];
     if (bucket.on_device)
         bucket.shown.gradients_[places_[i].position] = *gradients_[i];
@@ -287,6 +300,8 @@ void Reducer::fill(std::size_t i) {
 }
 
 void Reducer::mark(std::size_t i, Gradient state) {
+    TUTTI_ASSERT(state != Gradient::awaited && states_[i] == Gradient::awaited);
+    TUTTI_ASSERT(buckets_[places_[i].bucket].awaited > 0);
     states_[i] = state;
     --buckets_[places_[i].bucket].awaited;
 }

@@ -1,6 +1,7 @@
 #include "ddp/replicas.hpp"
 
 #include "api/host_bytes.hpp"
+#include "core/assert.hpp"
 #include "core/hash.hpp"
 #include "group/group.hpp"
 
@@ -211,6 +212,7 @@ std::string fault_of(const std::vector<NamedParameter>& parameters, const Distri
 
 void compare_replicas(const ProcessGroup& group, const std::vector<NamedParameter>& parameters,
                       const DistributedDataParallelOptions& o, const std::string& fault) {
+    TUTTI_ASSERT(static_cast<bool>(group));
     const Description mine = describe(parameters, o, fault);
     constexpr std::uint64_t faulty = 0;
     const std::vector<std::uint64_t> word{fault.empty() ? digest(mine) : faulty};
@@ -238,6 +240,7 @@ void compare_replicas(const ProcessGroup& group, const std::vector<NamedParamete
 }
 
 void broadcast_from_first(const ProcessGroup& group, const std::vector<TensorView>& tensors) {
+    TUTTI_ASSERT(static_cast<bool>(group));
     if (tensors.empty()) return;
     Coalescing scope({.group = group});
     for (const TensorView& tensor : tensors) broadcast(tensor, {.group = group, .group_src = 0});

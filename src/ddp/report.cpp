@@ -1,5 +1,6 @@
 #include "ddp/report.hpp"
 
+#include "core/assert.hpp"
 #include "core/debug_level.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
@@ -119,10 +120,13 @@ Durations durations(const Moments& m) {
 
 // torch's choice: all of the beginning, then a few.
 bool Statistics::wants(std::uint64_t iteration) {
+    TUTTI_ASSERT(iteration > 0);
     return debug_level_is_detail() && (iteration <= 10 || iteration % 100 == 0);
 }
 
 void Statistics::add(const Durations& d) {
+    TUTTI_ASSERT(d.forward.count() >= 0 && d.backward.count() >= 0 && d.communication.count() >= 0 &&
+                 d.overlap.count() >= 0);
     sums_.forward += d.forward;
     sums_.backward += d.backward;
     sums_.communication += d.communication;
@@ -132,6 +136,7 @@ void Statistics::add(const Durations& d) {
 
 void Statistics::report(const ProcessGroup& group, const DistributedDataParallelOptions& o,
                         std::size_t unused_bytes) const {
+    TUTTI_ASSERT(iterations_ > 0);
     const auto average = [&](std::chrono::nanoseconds sum) {
         return sum.count() / std::max<std::int64_t>(iterations_, 1);
     };
@@ -151,6 +156,7 @@ void Timing::begin(bool is_looked_at) {
 }
 
 void Timing::arrived(Clock::time_point when) {
+    TUTTI_ASSERT(is_on_);
     if (!moments_.sent || when > *moments_.sent) moments_.sent = when;
 }
 

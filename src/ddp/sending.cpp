@@ -1,4 +1,5 @@
 // The reducer's end: buckets on their way, their results, parameters that nobody used, failures.
+#include "core/assert.hpp"
 #include "ddp/reducer.hpp"
 #include "ddp/replicas.hpp"
 
@@ -31,11 +32,14 @@ TensorView tensor_of(const std::vector<TensorView>& list) {
 // ---- The way
 
 void Reducer::send_complete_buckets() {
+    TUTTI_ASSERT(next_bucket_ <= buckets_.size());
     while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].awaited == 0 && !failure_)
         send(buckets_[next_bucket_++]);
 }
 
 void Reducer::send(Bucket& bucket) {
+    TUTTI_ASSERT(bucket.awaited == 0 && !bucket.work && !bucket.hooked);
+    TUTTI_ASSERT(!failure_);
     timing_.sending_begins();
     const auto now = [](const auto&) { return Clock::now(); };
     try {
@@ -55,6 +59,7 @@ void Reducer::send(Bucket& bucket) {
 }
 
 void Reducer::receive(Bucket& bucket) {
+    TUTTI_ASSERT(bucket.hooked || bucket.work);
     if (bucket.hooked)
         take_hooked(bucket);
     else
@@ -67,6 +72,7 @@ void Reducer::receive(Bucket& bucket) {
 
 // Puts the hook's result into the bucket's buffer if it is elsewhere.
 void Reducer::take_hooked(Bucket& bucket) {
+    TUTTI_ASSERT(bucket.hooked.has_value());
     if (bucket.on_device) return std::visit([](const auto& future) { (void)future.wait(); }, *bucket.hooked);
     const TensorView result = std::visit([](const auto& future) { return tensor_of(future.wait()); }, *bucket.hooked);
     const TensorView& buffer = bucket.shown.buffer_.view();
@@ -81,6 +87,7 @@ void Reducer::take_hooked(Bucket& bucket) {
 }
 
 void Reducer::note_arrivals() {
+    TUTTI_ASSERT(next_bucket_ == buckets_.size());
     if (!timing_.is_on()) return;
     for (const Bucket& bucket : buckets_) timing_.arrived(bucket.arrival->wait());
 }
@@ -89,6 +96,7 @@ void Reducer::note_arrivals() {
 
 // The gradient counts as zeros; unless one was added up in no_sync(), which is still to be averaged.
 void Reducer::leave_out(std::size_t i) {
+    TUTTI_ASSERT(states_[i] == Gradient::awaited);
     if (usage_.is_used_here(i)) {
         fill(i);
         return mark(i, Gradient::ready);
@@ -113,6 +121,7 @@ void Reducer::settle_left_out() {
 }
 
 std::vector<std::size_t> Reducer::awaited() const {
+    TUTTI_ASSERT(states_.size() == parameters_.size());
     std::vector<std::size_t> missing;
     for (std::size_t i = 0; i < states_.size(); ++i) {
         if (states_[i] == Gradient::awaited) missing.push_back(i);
@@ -154,11 +163,13 @@ void Reducer::finish() {
 }
 
 void Reducer::reduce_all() {
+    TUTTI_ASSERT(phase_ == Phase::open && synchronizes_);
     timing_.backward_begins();
     timing_.all_are_computed();
     for (const std::size_t i : awaited()) leave_out(i);
     send_complete_buckets();
     if (failure_) std::rethrow_exception(failure_);
+    TUTTI_ASSERT(next_bucket_ == buckets_.size() && awaited().empty());
     usage_.send(options_.group);  // after all buckets: it takes no part in their order
     for (Bucket& bucket : buckets_) receive(bucket);
     settle_left_out();

@@ -7,6 +7,8 @@
 // Threads: one at a time.
 #pragma once
 
+#include "core/assert.hpp"
+
 #include <tutti/process_group.hpp>
 #include <tutti/tensor.hpp>
 #include <tutti/work.hpp>
@@ -36,8 +38,14 @@ class Usage {
     Usage& operator=(const Usage&) = delete;
 
     void begin_iteration() { left_out_.clear(); }
-    void note(std::size_t parameter) { here_[parameter] = 1; }
-    bool is_used_here(std::size_t parameter) const { return here_[parameter] != 0; }
+    void note(std::size_t parameter) {
+        TUTTI_ASSERT(parameter < here_.size());
+        here_[parameter] = 1;
+    }
+    bool is_used_here(std::size_t parameter) const {
+        TUTTI_ASSERT(parameter < here_.size());
+        return here_[parameter] != 0;
+    }
     /// Puts zeros to `place`, which is in host memory; `keep`: a copy of what was there stays in left_out().
     void leave_out(std::size_t parameter, const TensorView& place, Keep keep);
     /// Those of this iteration.
@@ -48,7 +56,10 @@ class Usage {
     /// Waits for what send() began, and throws its errors. False: nothing was sent.
     bool receive();
     /// After receive(): whether any rank has used it.
-    bool is_used_anywhere(std::size_t parameter) const { return everywhere_->span<std::int32_t>()[parameter] != 0; }
+    bool is_used_anywhere(std::size_t parameter) const {
+        TUTTI_ASSERT(everywhere_.has_value() && parameter < here_.size());
+        return everywhere_->span<std::int32_t>()[parameter] != 0;
+    }
     /// Gradients are averaged: counts anew.
     void clear();
 
