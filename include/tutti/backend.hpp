@@ -1,5 +1,5 @@
-// Backends: the parts that move the data of a group. "native" (shared memory and TCP) is built in; the program
-// registers others, or a shared library does, which tutti finds by its name.
+// Backends: the components that move the data of a group. "native" (shared memory and TCP) is built in; others are
+// registered by the program, or by a shared library that tutti finds by its name.
 //
 // A backend gets operations in their plainest form: whatever the caller passes (lists, strides, objects, premul_sum),
 // the backend sees contiguous buffers, counts in elements and ranks of the group. It completes each operation once,
@@ -81,7 +81,7 @@ struct BackendRequest {
     /// its output. receive, barrier: null. On a device this rank's block may lie at its place in the buffer of all
     /// blocks (all_gather and reduce_scatter in place); otherwise input and output do not overlap.
     const void* input = nullptr;
-    /// This rank's output; null where it gets nothing.
+    /// This rank's output; null if it gets no result.
     void* output = nullptr;
     /// broadcast, all_reduce, reduce, send, receive: elements. gather, scatter: elements of one rank's block.
     std::uint64_t count = 0;
@@ -149,11 +149,11 @@ class TUTTI_API CustomBackend {
     /// Makes the backend of the ranks that are left when this group has failed, or goes on without some ranks; all
     /// ranks that are left call it. `rest` describes their new group; `left_out` are the others' ranks in the old one.
     /// Operations under way here end first, as by abort(). Returns null on all ranks if it cannot make any: tutti then
-    /// makes the new one as if there had been no other.
+    /// makes a backend from scratch.
     virtual std::shared_ptr<CustomBackend> shrink(const DistributedBackendOptions& rest,
                                                   const std::vector<int>& left_out, const std::any& pg_options);
-    /// The group ends without a failure; abort() follows. Waits until the operations that have completed here are sure
-    /// to reach the other ranks, even if this process ends, except ranks that have left or failed.
+    /// The group ends without a failure; abort() follows. Waits until the data of operations that are complete here
+    /// reaches the other ranks (except those that have left or failed) even if this process ends.
     virtual void leave() noexcept {}
     /// Ends the operations under way, with failures: when it returns, the backend touches no buffer any more. Later
     /// operations fail. Any thread, also while run() runs, and more than once. The group's end calls it too, after
@@ -172,7 +172,7 @@ struct DistributedBackendOptions {
     std::optional<Device> device{};  ///< init_process_group's device_id: connect at once, not at the first call
 };
 
-/// The name of a known backend, in lower case, in the spelling of its registration.
+/// The name of a known backend, in lower case, as it was registered.
 class TUTTI_API Backend {
  public:
     using Plain = std::function<std::shared_ptr<CustomBackend>(Store, int rank, int world_size,
@@ -225,7 +225,7 @@ TUTTI_API bool is_xccl_available();
 TUTTI_API void combine(ReduceOp op, DType dtype, void* output, std::span<const void* const> inputs,
                        std::uint64_t count);
 
-/// Begins the function that a backend library runs when it is loaded.
+/// Begins the definition of the function that a backend library runs when it is loaded.
 #define TUTTI_BACKEND_LIBRARY                                                   \
     extern "C" __attribute__((visibility("default"))) int tutti_backend_abi() { \
         return TUTTI_BACKEND_ABI;                                               \

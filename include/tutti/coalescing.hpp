@@ -1,11 +1,12 @@
 // Several calls, one launch, one Work: torch.distributed's coalescing manager and its _coalesced collectives.
 //
-// Short tensors of one kind (the same collective, dtype, operator and root) travel in one collective; long ones start
-// one after the other. Each call reads the values of its tensors at the launch, also if another call writes to the same
-// memory; where several calls write, the last call's result stays. (Tensors on devices must not overlap:
-// InvalidArgument.) Buffers must stay alive and untouched until the Work is complete. All ranks make the same calls in
-// the same order, in the same scopes: a rank that makes them one by one gets CollectiveMismatch. Argument errors come
-// before anything is sent; other errors are those of the collectives, and the Work raises the first.
+// Calls with short tensors and the same collective, dtype, operator and root are packed into one collective; those with
+// long tensors start one after the other. Each call reads its tensors as they are at the launch, also if another call
+// of the scope writes to the same memory; if several calls write to the same memory, the result of the last remains.
+// (Tensors on devices must not overlap: InvalidArgument.) Buffers must stay alive and untouched until the Work is
+// complete. All ranks make the same calls in the same order, in the same scopes: a rank that makes them without a scope
+// gets CollectiveMismatch. InvalidArgument is thrown before anything is sent; other errors are those of the
+// collectives, and the Work rethrows the first.
 #pragma once
 
 #include <tutti/distributed.hpp>
@@ -23,18 +24,18 @@ struct CoalescingOptions {
     ProcessGroup group{};
 };
 
-/// While it lives, it collects this thread's blocking collectives, sends and receives on one group instead of running
-/// them (recv then returns the rank that it names, or -1). Not collected: other groups, async:: calls, isend and irecv,
-/// plans, objects, quantised collectives, monitored_barrier.
+/// A scope that collects this thread's blocking collectives, sends and receives on one group instead of running them
+/// (recv then returns its `src`, or -1 for any rank). Not collected: calls on other groups, async:: calls, isend and
+/// irecv, plans, object collectives, quantised collectives, monitored_barrier.
 ///     tutti::Coalescing scope({.group = g});
 ///     tutti::all_reduce(a, {.group = g});
 ///     tutti::all_reduce(b, {.group = g});
 ///     tutti::Work work = scope.end();
-/// Threads: made, used and ended by one thread. One scope a group and thread: InvalidArgument for another.
+/// Threads: one thread makes, uses and ends it. A second scope of the same group and thread: InvalidArgument.
 class TUTTI_API Coalescing {
  public:
     explicit Coalescing(const CoalescingOptions& options = {});
-    /// As end().wait(), errors included. After an exception it drops the collected calls.
+    /// As end().wait(), including its errors. If an exception is unwinding the scope, it drops the collected calls.
     ~Coalescing() noexcept(false);
     Coalescing(const Coalescing&) = delete;
     Coalescing& operator=(const Coalescing&) = delete;

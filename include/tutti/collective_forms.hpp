@@ -1,17 +1,18 @@
-// The forms in which the collectives' functions take their tensors, as macros: for each form that the table names
-// (tutti/collectives.def), C++'s parameters with the options behind them, and the arguments that pass them on.
-// Forwarders are made of these: asynchronous functions, plans, methods.
+// The parameter lists of the collectives' functions, as macros: for each form that the table names
+// (tutti/collectives.def), the C++ parameters (the tensors, then the options), and the arguments that forward them.
+// Asynchronous functions, plans and methods are declared and defined with them.
 //
 // For example `#define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, Options, ...) Plan
-// name(TUTTI_PARAMETERS_##tensors(Options));` before the table is included declares a plan's function of each row.
+// name(TUTTI_PARAMETERS_##tensors(Options));` before the table is included declares a function that makes a plan, for
+// each row.
 //
-// A file that includes the table first defines TUTTI_OR_NONE, the text behind a parameter that a caller may leave out:
-// its default in a declaration, nothing in a definition.
+// A file that uses these macros first defines TUTTI_OR_NONE, the text after a parameter that a caller may omit: the
+// default argument in a declaration, nothing in a definition.
 #pragma once
 
 #define TUTTI_PARAMETERS_TensorInPlace(Options) TensorView tensor, const Options &options TUTTI_OR_NONE
 #define TUTTI_ARGUMENTS_TensorInPlace(options) tensor, options
-// The options have to name the root.
+// The options must name the root, so they have no default.
 #define TUTTI_PARAMETERS_TensorAndRoot(Options) TensorView tensor, const Options &options
 #define TUTTI_ARGUMENTS_TensorAndRoot(options) tensor, options
 
@@ -42,7 +43,7 @@
 #define TUTTI_PARAMETERS_NoTensors(Options) const Options& options TUTTI_OR_NONE
 #define TUTTI_ARGUMENTS_NoTensors(options) options
 
-// Several calls as one: a tensor of each call, or for each rank a list with a tensor of each call.
+// Coalesced calls: one tensor for each call, or for each rank a list with one tensor for each call.
 #define TUTTI_PARAMETERS_ListInPlace(Options) const TensorList &tensors, const Options &options TUTTI_OR_NONE
 #define TUTTI_ARGUMENTS_ListInPlace(options) tensors, options
 #define TUTTI_PARAMETERS_ListsFromList(Options) \

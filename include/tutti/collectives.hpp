@@ -1,5 +1,5 @@
-// The collectives as values: what each takes and gives, for code that treats all of them alike (backends, bindings,
-// tools). Their table is tutti/collectives.def. Constants; any thread.
+// The collectives as constants: the input and output of each, for code that treats all of them alike (backends,
+// bindings, tools). They are generated from the table tutti/collectives.def. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -10,26 +10,26 @@
 
 namespace tutti {
 
-/// They follow MPI 4.0, chapter 6. The numbers travel between ranks.
+/// The collectives, as in MPI 4.0, chapter 6. Ranks send each other the numbers, so they never change.
 enum class Collective : std::uint8_t {
 #define TUTTI_COLLECTIVE_KIND(name, number, ...) name = number,
 #include <tutti/collectives.def>
 };
 
-/// What a collective takes and gives.
+/// The input and output of a collective.
 struct CollectiveTraits {
     enum class Root : std::uint8_t {
         none,
-        source,  ///< it alone puts in values
-        target,  ///< it alone gets a result
+        source,  ///< the root alone provides input
+        target,  ///< the root alone gets a result
     };
-    /// What a buffer holds.
+    /// The contents of a buffer.
     enum class Extent : std::uint8_t {
         nothing,
-        whole,       ///< as many elements on all ranks
+        whole,       ///< the whole tensor: equally many elements on all ranks
         own_block,   ///< this rank's block
         all_blocks,  ///< the blocks of all ranks, one after the other, in rank order
-        exchanged,   ///< a block to, or from, each rank; every pair of ranks has a length of its own
+        exchanged,   ///< a block to, or from, each rank; each pair of ranks has its own length
     };
 
     std::string_view name;
@@ -39,9 +39,9 @@ struct CollectiveTraits {
     Extent output = Extent::nothing;
 
     constexpr bool is_rooted() const noexcept { return root != Root::none; }
-    /// Whether its lengths are a number for each rank's block.
+    /// Whether its counts are a list with the length of each rank's block.
     constexpr bool has_blocks() const noexcept { return input == Extent::own_block || output == Extent::own_block; }
-    /// Whether this rank puts in values, and whether it gets a result. `root`: that of the call.
+    /// Whether `rank` provides input, and whether it gets a result, where `root_rank` is the root.
     constexpr bool reads(int rank, int root_rank) const noexcept {
         return input != Extent::nothing && (root != Root::source || rank == root_rank);
     }
@@ -50,7 +50,7 @@ struct CollectiveTraits {
     }
 };
 
-/// By number, from 1 on.
+/// By the collective's number, from 1.
 inline constexpr CollectiveTraits collective_table[] = {
 #define TUTTI_COLLECTIVE_KIND(name, number, root, combines, input, output) \
     {#name, CollectiveTraits::Root::root, combines, CollectiveTraits::Extent::input, CollectiveTraits::Extent::output},
@@ -65,7 +65,7 @@ constexpr const CollectiveTraits& traits_of(Collective collective) noexcept {
     static_assert(collective_table[number - 1].name == #row, "the numbers follow each other from 1 on");
 #include <tutti/collectives.def>
 
-/// "unknown" for a number that no row has.
+/// "unknown" for a number that is no collective's.
 constexpr std::string_view to_string(Collective collective) noexcept {
     const auto number = static_cast<int>(collective);
     return number >= 1 && number <= collective_count ? traits_of(collective).name : "unknown";
@@ -77,13 +77,13 @@ constexpr std::optional<Collective> collective_named(std::string_view name) noex
     return std::nullopt;
 }
 
-/// A function that calls a collective, or several as one.
+/// A public function that makes one collective call, or several coalesced.
 struct CollectiveFunction {
     std::string_view name;
     Collective collective;
-    std::string_view torch_type;  ///< c10d::OpType, in torch's words; empty: none of its own
+    std::string_view torch_type;  ///< the name of PyTorch's c10d::OpType; empty: PyTorch has none
 };
-/// Those of tutti/distributed.hpp, then the quantised ones.
+/// The functions of tutti/distributed.hpp, then those of tutti/quantized.hpp.
 inline constexpr CollectiveFunction collective_functions[] = {
 #define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, options, torch, ...) \
     {#name, Collective::collective, #torch},

@@ -5,16 +5,16 @@
 //     tutti::all_gather_into_tensor(full, shard, {.group = mesh["tp"]}); // in rows: 0 1 2 3, 4 5 6 7
 //
 // A mesh is a layout until a dimension is used. The first get_group, get_all_groups, or use as a `.group`, makes all
-// groups of the dimension, in one short exchange, and so is collective: all ranks of the mesh take part, in one order
-// of dimensions. Later uses are local. A program whose ranks go separate ways calls get_all_groups() first. A slice
-// uses the groups of the mesh that it is a slice of.
+// groups of the dimension, in one short exchange, and so is collective: all ranks of the mesh take part, in the same
+// order of dimensions. Later uses are local. A program whose ranks then use different dimensions calls
+// get_all_groups() first. A slice uses the groups of the mesh that it was taken from.
 //
 // All ranks make the same meshes. A disagreement is a CollectiveMismatch on all of them, in init_device_mesh or at a
 // dimension's first use; only a mesh of some of the world's ranks, whose ranks find each other by its list of ranks,
 // gives Timeout when the lists differ. Bad arguments are InvalidArgument.
 //
-// A mesh may leave out ranks of the world. They may make it too: get_coordinate() is nullopt there, groups are
-// ProcessGroup::non_member(), and nothing waits for them.
+// A mesh may leave out ranks of the world. These may make the mesh too: on them get_coordinate() is nullopt and groups
+// are ProcessGroup::non_member(); the mesh's ranks do not wait for them.
 //
 // Threads: one at a time for collective calls, as for groups; otherwise any. Copies name the same mesh.
 #pragma once
@@ -133,12 +133,12 @@ class TUTTI_API DeviceMesh {
 
     /// The 1-D mesh of this rank's line along a dimension, also of one that flatten() has made. Local.
     DeviceMesh operator[](MeshDim dim) const;
-    /// The mesh of some dimensions, in the order given, of the ranks that agree with this one in all others: the first
-    /// such mesh on a rank that is not in this one. Local.
+    /// The mesh of the named dimensions, in the order given, with the ranks that have this rank's coordinates in all
+    /// other dimensions; on a rank outside this mesh, those with coordinates 0. Local.
     DeviceMesh operator[](std::initializer_list<std::string_view> names) const;
     DeviceMesh operator[](const std::vector<std::string>& names) const;
-    /// All ranks as one dimension, in row-major order; local. If this is a slice, its mesh knows the name from now on.
-    /// Default: the dimensions' names with _ in between. Throws InvalidArgument for a name with another meaning.
+    /// All ranks as one dimension, in row-major order; local. If this is a slice, its root mesh can be indexed by the
+    /// name from now on. Default: the dimensions' names joined by _. Throws InvalidArgument for a name already in use.
     DeviceMesh flatten(std::string name = {}) const;
 
     /// DeviceMesh("cpu", [[0, 1], [2, 3]], dim_names = (dp, tp))
@@ -164,7 +164,7 @@ class TUTTI_API DeviceMesh {
 TUTTI_API DeviceMesh init_device_mesh(std::string_view device_type, const std::vector<int>& mesh_shape,
                                       const MeshOptions& options = {});
 
-/// While it lives, `mesh` is the thread's current one: Python's `with mesh:`. Scopes end in the reverse order.
+/// A scope in which `mesh` is the thread's current mesh, as Python's `with mesh:`. Scopes end in the reverse order.
 class TUTTI_API DeviceMeshScope {
  public:
     explicit DeviceMeshScope(const DeviceMesh& mesh);

@@ -8,10 +8,11 @@
 //   - roots and peers: `src`/`dst` are global ranks, `group_src`/`group_dst` ranks in the group; never both.
 //   - errors: InvalidArgument before any traffic; CollectiveMismatch, PeerLost, Timeout, Aborted: on every rank, and
 //     the group is unusable afterwards.
-//   - when ranks disagree (another operation, dtype, count, root) the call in which a rank waits for another throws
-//     CollectiveMismatch with both sides. Some ranks wait for nobody, such as the root of a short broadcast: they get
-//     the error in a later call that waits, or that runs out of room for data that others have not read, or when they
-//     leave; its message names the call that differed first.
+//   - when ranks disagree (another operation, dtype, count, root), CollectiveMismatch, with both ranks' calls, is
+//   thrown
+//     by the call in which a rank waits for another. A rank that waits for nobody, such as the root of a short
+//     broadcast, gets the error in a later call that waits, or that runs out of room for data that others have not
+//     read, or when it leaves the group; the message names the first call that differed.
 // Follows torch.distributed; each deviation is noted at its place.
 #pragma once
 
@@ -38,12 +39,12 @@ using std::chrono::milliseconds;
 
 struct InitOptions {
     /// A name (backend.hpp), or "device:name,device:name": the device of its tensors picks an operation's backend. "":
-    /// native for host memory, and for the devices of the machine their usual backends, where these can be used (nccl
-    /// for cuda, rccl for rocm, hccl for npu, xccl for xpu); for the kind of a device_id one that serves it. All ranks
-    /// need the same.
+    /// native for host memory, and for each kind of device in the machine its usual backend, where that can be used
+    /// (nccl for cuda, rccl for rocm, hccl for npu, xccl for xpu); with a device_id, a backend that serves its kind.
+    /// Must be equal on all ranks.
     std::string backend{};
     std::string init_method{};  ///< env:// (default), tcp://host:port, file:///path; ?rank=R&world_size=N allowed
-    std::optional<milliseconds> timeout{};  ///< default 30 min; 10 min where nccl or its like does everything
+    std::optional<milliseconds> timeout{};  ///< default 30 min; 10 min where nccl or a relative serves all tensors
     int world_size = -1;
     int rank = -1;
     Store store{};             ///< instead of init_method; needs rank and world_size
@@ -51,13 +52,13 @@ struct InitOptions {
     TransportKind transport = TransportKind::automatic;
     Determinism determinism = Determinism::fast;
     std::any pg_options{};  ///< for the constructor of a registered backend
-    /// The device of this rank. With it, the group connects all ranks at once, so that errors show early.
+    /// The device of this rank. If set, the group connects all ranks during initialisation, so that errors show early.
     std::optional<Device> device_id{};
 };
 
 /// Makes the default group; returns when all ranks have joined. Call it from one thread of a process.
 TUTTI_API void init_process_group(const InitOptions& options = {});
-/// Leaves one group, or (empty) the default one, as ProcessGroup::destroy. A new init_process_group may follow.
+/// Leaves a group (empty: the default group), as ProcessGroup::destroy. A new init_process_group may follow.
 TUTTI_API void destroy_process_group(ProcessGroup group = {});
 TUTTI_API bool is_initialized() noexcept;
 TUTTI_API ProcessGroup default_group();
@@ -70,8 +71,8 @@ TUTTI_API bool is_torchelastic_launched() noexcept;
 
 // ---- Options ------------------------------------------------------------------------------------------------------
 
-/// `stream`, in all options: for tensors on a device, the stream that holds the work before the call; its later work
-/// waits for the operation. Empty: the thread's current stream (stream.hpp).
+/// `stream`, in all options: for tensors on a device, the stream with which the operation is ordered: the operation
+/// runs after the work already in it, and before work added later. Empty: the thread's current stream (stream.hpp).
 struct CollectiveOptions {
     ProcessGroup group{};
     milliseconds timeout{0};
@@ -120,8 +121,8 @@ struct AllToAllSingleOptions {
     milliseconds timeout{0};
     Stream stream{};
 };
-/// Sizes along dimension 0, one per rank. Empty: even sizes; the blocking call, outside of Coalescing, asks all ranks
-/// for their sizes instead, by one more small all_gather.
+/// Sizes along dimension 0, one per rank. Empty: even sizes; but the blocking call, outside of Coalescing, then learns
+/// the sizes of all ranks by an additional small all_gather.
 struct AllGatherUnevenOptions {
     std::vector<std::int64_t> output_split_sizes{};
     ProcessGroup group{};
@@ -148,13 +149,13 @@ struct AllToAllVOptions {
 struct BarrierOptions {
     ProcessGroup group{};
     /// In a group that serves devices the barrier runs on the first of these, after the earlier work in its stream.
-    /// Default: the place of the group's barriers. A group for host memory ignores them.
+    /// Default: the device on which the group runs its barriers. A group for host memory ignores them.
     std::vector<int> device_ids{};
     milliseconds timeout{0};
     Stream stream{};
 };
 struct SendOptions {
-    int tag = 0;  ///< matched with the receive's
+    int tag = 0;  ///< a receive takes only messages with its own tag
     ProcessGroup group{};
     milliseconds timeout{0};
     Stream stream{};
@@ -196,14 +197,15 @@ TUTTI_API void reduce_scatter(TensorView output, const ConstTensorList& input_li
 /// As reduce_scatter with one input of size() equal blocks.
 TUTTI_API void reduce_scatter_tensor(TensorView output, ConstTensorView input,
                                      const ReduceScatterOptions& options = {});
-/// As all_gather_into_tensor, of inputs with as many rows (along dimension 0) as their ranks' entries of
-/// output_split_sizes, which are equal on all ranks; zero is allowed.
-/// errors   InvalidArgument, before any traffic: sizes that do not add up to the rows of `output`, another number of
-///          entries than ranks, an input of another size than its entry. CollectiveMismatch: ranks name other sizes.
+/// As all_gather_into_tensor, but the input of rank i has output_split_sizes[i] rows (along dimension 0), zero allowed;
+/// the list is the same on all ranks.
+/// errors   InvalidArgument, before any traffic: sizes that do not add up to the rows of `output`, not one entry for
+///          each rank, an input whose size is not its entry. CollectiveMismatch: ranks give different lists.
 TUTTI_API void all_gather_into_tensor_uneven(TensorView output, ConstTensorView input,
                                              const AllGatherUnevenOptions& options = {});
-/// As reduce_scatter_tensor, with blocks of input_split_sizes rows (along dimension 0), which are equal on all ranks.
-/// errors   as all_gather_into_tensor_uneven's, with `input` and `output` in each other's place.
+/// As reduce_scatter_tensor, but the block of rank i has input_split_sizes[i] rows (along dimension 0); the list is the
+/// same on all ranks.
+/// errors   as of all_gather_into_tensor_uneven, with `input` and `output` exchanged.
 TUTTI_API void reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input,
                                             const ReduceScatterUnevenOptions& options = {});
 /// Sends block i of `input` (split along dimension 0) to rank i; `output` gets the blocks in rank order.
@@ -212,13 +214,13 @@ TUTTI_API void all_to_all_single(TensorView output, ConstTensorView input, const
 TUTTI_API void all_to_all(const TensorList& output_list, const ConstTensorList& input_list,
                           const CollectiveOptions& options = {});
 /// Sends to each rank a block from anywhere in `input`, and puts each rank's block anywhere into `output`. Shapes do
-/// not matter, only elements. Blocks may come in any order, have gaps between them, and be empty; those of the input
-/// may overlap; where an empty one begins does not matter. Elements of `output` that no block covers keep their values.
-/// Values move straight between the two tensors, without a copy that brings blocks together.
+/// not matter, only elements. Blocks may lie in any order, have gaps between them, and be empty; blocks of the input
+/// may overlap; the offset of an empty block does not matter. Elements of `output` that no block covers keep their
+/// values. Values move straight between the two tensors, without a copy that brings blocks together.
 ///
-/// errors   InvalidArgument, before any traffic: a negative count or offset, another number of entries than ranks, a
-///          block that leaves its tensor, blocks that overlap in `output`. CollectiveMismatch on every rank, with both
-///          numbers: a rank sends another count than its peer expects.
+/// errors   InvalidArgument, before any traffic: a negative count or offset, not one entry for each rank, a block that
+///          reaches beyond its tensor, blocks that overlap in `output`. CollectiveMismatch on every rank, with both
+///          counts: a rank sends another count than its peer expects.
 /// cost     each rank sends and receives only its blocks; an empty block between ranks of several hosts costs nothing.
 /// follows  MPI_Alltoallv (MPI 4.0, 6.8); displacements count from the tensor's first element.
 TUTTI_API void all_to_all_v(TensorView output, ConstTensorView input, const AllToAllVOptions& options = {});
@@ -228,15 +230,17 @@ TUTTI_API void barrier(const BarrierOptions& options = {});
 struct MonitoredBarrierOptions {
     ProcessGroup group{};
     milliseconds timeout{0};
-    bool wait_all_ranks = false;  ///< name all missing ranks, not only the first
+    bool wait_all_ranks = false;  ///< the error names all missing ranks, not only the first
 };
-/// A barrier that names the ranks that did not come: DistBackendError "Rank R failed to pass monitoredBarrier in M ms"
-/// (with wait_all_ranks "Ranks R, S failed …") on rank 0, an error that names rank 0 on the others.
+/// A barrier that names the ranks that did not enter it in time: DistBackendError "Rank R failed to pass
+/// monitoredBarrier in M ms" (with wait_all_ranks "Ranks R, S failed …") on rank 0, an error that names rank 0 on the
+/// others.
 TUTTI_API void monitored_barrier(const MonitoredBarrierOptions& options = {});
 
 // ---- Point to point -----------------------------------------------------------------------------------------------
 
-/// Sends to global rank `dst` (not to oneself: use isend). Returns when the caller may write to `tensor` again.
+/// Sends to global rank `dst`, which must be another rank (isend may send to its own). Returns when the caller may
+/// write to `tensor` again.
 TUTTI_API void send(ConstTensorView tensor, int dst, const SendOptions& options = {});
 TUTTI_API void send_to_group_rank(ConstTensorView tensor, int group_dst, const SendOptions& options = {});
 /// Receives into `tensor`; returns the global rank of the sender. Dtype and count must be the sender's.

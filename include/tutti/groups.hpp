@@ -1,17 +1,18 @@
 // Groups of some ranks: torch.distributed.new_group and its relatives.
 //
-// A group is computed, not negotiated: it shares the connections, the memory file and the progress thread of its world,
-// so a job may have thousands. Its collectives run beside those of other groups; messages of one group never meet
-// receives of another.
+// A group needs no connections of its own: it shares those of its world, and its shared memory and progress thread, so
+// a job may have thousands of groups. Collectives of different groups run concurrently; a receive never matches a
+// message of another group.
 //
 // All ranks of the world call these functions, in one order, members or not; they return when all have. A disagreement
 // between ranks is an error on all of them. With use_local_synchronization only the members call.
 //
-// Errors: InvalidArgument names the rank that is wrong; CollectiveMismatch says which groups the ranks asked for;
-// Timeout comes after the world's timeout. An operation that fails in one group ends the world with all its groups.
+// Errors: InvalidArgument names the rank whose arguments are wrong; CollectiveMismatch says which groups the ranks
+// asked for; Timeout after the world's timeout. An operation that fails in one group ends the world with all its
+// groups.
 //
-// Threads: any, one after the other as for collectives. Threads of a rank that make groups at the same time get the
-// same groups on all ranks if the calls meet in one order, otherwise a CollectiveMismatch on all ranks.
+// Threads: any, in the same order on all ranks, as for collectives. If several threads of a rank make groups at the
+// same time and the order of their calls differs between ranks, all ranks get CollectiveMismatch.
 #pragma once
 
 #include <tutti/process_group.hpp>
@@ -30,20 +31,20 @@ struct NewGroupOptions {
     std::optional<std::chrono::milliseconds>
         timeout{};          ///< of the group's operations; default as of InitOptions, or TUTTI_TIMEOUT_MS
     std::string backend{};  ///< "": the world's; else as InitOptions::backend
-    std::any pg_options{};  ///< for the backend's constructor; "": the world's
-    /// Only the members call, and wait for each other in the store. Ranks that wait for each other in a circle, because
-    /// they make overlapping groups in different orders, get InvalidArgument.
+    std::any pg_options{};  ///< for the backend's constructor; empty: the world's
+    /// Only the members call, and wait for each other in the store. Ranks that deadlock, because they make overlapping
+    /// groups in different orders, get InvalidArgument.
     bool use_local_synchronization = false;
     std::string group_desc{};           ///< free text, for messages
     std::optional<Device> device_id{};  ///< as InitOptions::device_id
-    ProcessGroup world{};               ///< the group whose ranks `ranks` are; default: the default group
+    ProcessGroup world{};               ///< `ranks` are ranks of this group; default: the default group
 };
 
 /// Makes a group of some ranks of the world, in ascending order. The other ranks get ProcessGroup::non_member().
 TUTTI_API ProcessGroup new_group(std::vector<int> ranks, const NewGroupOptions& options = {});
 /// Makes a group of all ranks.
 TUTTI_API ProcessGroup new_group(const NewGroupOptions& options = {});
-/// Makes several groups at once, for the price of one. Returns for each list the group, or non_member(). Not with
+/// Makes several groups at once, for the cost of one. Returns for each list the group, or non_member(). Not with
 /// use_local_synchronization.
 TUTTI_API std::vector<ProcessGroup> new_groups(std::vector<std::vector<int>> ranks,
                                                const NewGroupOptions& options = {});
@@ -51,7 +52,7 @@ TUTTI_API std::vector<ProcessGroup> new_groups(std::vector<std::vector<int>> ran
 /// group.
 TUTTI_API std::pair<ProcessGroup, std::vector<ProcessGroup>> new_subgroups(int group_size,
                                                                            const NewGroupOptions& options = {});
-/// Makes a group of each list; every rank stands in at most one. first: this rank's group, or non_member().
+/// Makes a group of each list; every rank is in at most one. first: this rank's group, or non_member().
 TUTTI_API std::pair<ProcessGroup, std::vector<ProcessGroup>> new_subgroups_by_enumeration(
     std::vector<std::vector<int>> ranks_per_subgroup, const NewGroupOptions& options = {});
 

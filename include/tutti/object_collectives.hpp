@@ -1,16 +1,16 @@
 // Object collectives: torch.distributed's functions for lists of objects, and the same for C++ types.
 //
-// All block. They copy the objects that they send: tensors that come out share no memory with those that went in
-// (though several of one message may share a buffer with one another). Short objects take one exchange, longer ones
-// two; no object is too large for its size to be sent.
-// Received bytes are never executed: bytes that are no valid object, and objects of another type than the requested
-// one, throw ObjectError on the rank that reads them, and the group stays usable.
+// All block. They copy the objects that they send: received tensors share no memory with sent ones (though several
+// tensors of one message may share a buffer). Short objects take one exchange, longer ones two; there is no limit on
+// the size of an object.
+// Received bytes are never executed: for bytes that are no valid object, and for objects of another type than the
+// requested one, the rank that reads them throws ObjectError, and the group stays usable.
 // Common to all:
 //   - `group`, `src`/`dst`, `group_src`/`group_dst`, `timeout` and the errors as in distributed.hpp. `timeout` is for
 //     the whole call.
 //   - `device`: a kind that the group serves, or cpu; InvalidArgument for others. The bytes travel in host memory
-//     whatever its value, also in a group that serves only a device: there is nothing to copy to it and back.
-// Follows torch.distributed; where it fills a list that the caller made, there is also a form that returns one.
+//     whatever its value, also in a group that serves only devices.
+// Follows torch.distributed; for each function that fills the caller's list there is also a form that returns one.
 #pragma once
 
 #include <tutti/distributed.hpp>

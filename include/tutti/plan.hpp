@@ -1,13 +1,13 @@
-// Plans: calls that a program makes again and again on the same buffers.
+// Plans: persistent operations, for calls that a program repeats on the same buffers.
 //
-// tutti::plan::NAME takes the arguments of tutti::NAME, checks them, and chooses how to run the call, once; Plan::run()
-// then does it. A plan sends the same messages as the plain call: ranks may mix the two. Making a plan moves no data
-// and waits for nobody.
+// tutti::plan::NAME takes the arguments of tutti::NAME, checks them and chooses the algorithm, once; Plan::run() then
+// runs the call. A plan sends the same messages as the plain call: one rank may use a plan where another makes the
+// plain call. Making a plan moves no data and waits for no other rank.
 //
 //     tutti::Plan step = tutti::plan::all_reduce(gradient);
 //     for (;;) { fill(gradient); step.run(); }
 //
-// The plan's buffers must live as long as the plan; each run reads and writes their contents of that moment. Follows
+// The plan's buffers must live as long as the plan; each run reads and writes their contents at that time. Follows
 // MPI 4.0's persistent operations (MPI_Allreduce_init, MPI_Send_init).
 #pragma once
 
@@ -22,9 +22,9 @@ class PlannedCall;
 }
 
 /// A call with its buffers, group and options. May be moved, not copied. Threads: one at a time for each plan; all
-/// ranks issue the plans of one group in the same order, like other calls. It keeps its group's memory, but not its
-/// ranks: after ProcessGroup::destroy() each run throws Aborted. After its first calls it allocates nothing, unless
-/// somebody keeps the Work of an earlier one.
+/// ranks run the plans of one group in the same order, like other calls. A plan keeps the group object alive, but the
+/// group may be left: after ProcessGroup::destroy() each run throws Aborted. After its first runs a plan allocates no
+/// memory, unless the program keeps the Work of an earlier run.
 class TUTTI_API Plan {
  public:
     /// Empty: run() and start() throw InvalidArgument.
@@ -33,16 +33,16 @@ class TUTTI_API Plan {
     Plan& operator=(Plan&& other) noexcept;
     Plan(const Plan&) = delete;
     Plan& operator=(const Plan&) = delete;
-    /// Does not wait for a call that start() has begun; that goes on, on the same buffers.
+    /// Does not wait for a call that start() has begun: the call continues, on the same buffers.
     ~Plan();
     explicit Plan(std::unique_ptr<detail::PlannedCall> call) noexcept;
 
     explicit operator bool() const noexcept { return call_ != nullptr; }
 
-    /// Does the call and blocks until it is done. Throws the errors of the plain call; InvalidArgument while a call
-    /// that start() began is unfinished.
+    /// Makes the call and blocks until it is complete. Throws the errors of the plain call; InvalidArgument while a
+    /// call that start() began is not complete.
     void run();
-    /// Begins the call; as tutti::async::NAME. Throws InvalidArgument when the last one has not finished.
+    /// Begins the call, as tutti::async::NAME. Throws InvalidArgument while the previous call is not complete.
     [[nodiscard]] Work start();
     /// For a receive, the rank of the last message's sender. InvalidArgument for other calls and before the first run;
     /// after start() use Work::source_rank().

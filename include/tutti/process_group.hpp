@@ -1,8 +1,8 @@
 // ProcessGroup: ranks that communicate.
 //
-// A handle: copies name the same group. All ranks of a group make it together, from a store; several worlds can live in
-// one process. Calls on one group from several threads are safe one by one, but collectives must be issued in the same
-// order on all ranks, so use one thread per group or order them yourself.
+// A handle: copies refer to the same group. All ranks of a group make it together, from a store; several worlds can
+// exist in one process. Any thread may call any function, but collectives must be issued in the same order on all
+// ranks, so issue those of one group from one thread, or order the threads' calls yourself.
 #pragma once
 
 #include <tutti/collective_forms.hpp>
@@ -31,7 +31,7 @@ enum class Determinism {
 
 /// The transport of the data.
 enum class TransportKind {
-    automatic,  ///< shared memory between ranks of one host, TCP between hosts; memory between threads
+    automatic,  ///< shared memory between ranks of one host, TCP between hosts; plain memory between threads
     shm,        ///< shared memory only: all ranks must be on one host
     tcp,        ///< TCP only, also between ranks of one host
 };
@@ -40,19 +40,21 @@ struct ProcessGroupOptions {
     Store store{};  ///< reachable from all ranks
     int rank = -1;  ///< 0 … world_size-1, unique
     int world_size = -1;
-    std::chrono::milliseconds timeout = default_timeout;  ///< of every operation without a timeout of its own
-    std::string name = "world";                           ///< in messages; groups from one store need different names
-    TransportKind transport = TransportKind::automatic;   ///< automatic: TUTTI_TRANSPORT decides if set
-    Determinism determinism = Determinism::fast;          ///< fast: TUTTI_DETERMINISM decides if set
-    std::string backend{};                                ///< as InitOptions::backend
-    std::any pg_options{};                                ///< for the backend's constructor
-    std::optional<Device> device_id{};                    ///< as InitOptions::device_id
-    std::string listen_host{};  ///< address to listen on; empty: TUTTI_HOST, else the one that reaches the store
+    std::chrono::milliseconds timeout =
+        default_timeout;         ///< of joining, and of every operation without its own timeout
+    std::string name = "world";  ///< in error messages; groups that use one store need different names
+    TransportKind transport = TransportKind::automatic;  ///< automatic: TUTTI_TRANSPORT decides if set
+    Determinism determinism = Determinism::fast;         ///< fast: TUTTI_DETERMINISM decides if set
+    std::string backend{};                               ///< as InitOptions::backend
+    std::any pg_options{};                               ///< for the backend's constructor
+    std::optional<Device> device_id{};                   ///< as InitOptions::device_id
+    std::string
+        listen_host{};  ///< address to listen on; empty: TUTTI_HOST, else that of the interface that reaches the store
 };
 
 namespace detail {
 class Group;
-/// The default of an argument whose type is only declared here. distributed.hpp, which has the types, defines it.
+/// The default value of an argument whose type is only declared here; distributed.hpp defines the conversion.
 struct LeftOut {
     template <class T>
     operator const T&() const;
@@ -81,9 +83,9 @@ struct SplitOptions {
 
 /// How long ProcessGroup::shrink waits, and for which ranks.
 struct ShrinkOptions {
-    std::chrono::milliseconds timeout{0};  ///< for ranks that live and have not called shrink; zero: the group's
-    /// Leaves out ranks that live but have not called shrink this long after this rank. Default: leaves out no such
-    /// rank.
+    std::chrono::milliseconds timeout{0};  ///< for live ranks that have not called shrink; zero: the group's
+    /// shrink() leaves out live ranks that have not called it this long after this rank did. Default: it leaves out
+    /// none, and waits for them until `timeout`.
     std::optional<std::chrono::milliseconds> patience{};
 };
 
@@ -91,7 +93,7 @@ class TUTTI_API ProcessGroup {
  public:
     /// No group: as an option, the default group.
     ProcessGroup() = default;
-    /// Joins; returns when all ranks have joined. Throws Timeout that lists the ranks that did not come.
+    /// Joins; returns when all ranks have joined. Throws Timeout, whose message lists the ranks that did not join.
     explicit ProcessGroup(const ProcessGroupOptions& options);
     explicit ProcessGroup(std::shared_ptr<detail::Group> group) : group_(std::move(group)) {}
 
@@ -119,38 +121,38 @@ class TUTTI_API ProcessGroup {
     std::chrono::milliseconds timeout() const;
     void set_timeout(std::chrono::milliseconds timeout);
     Determinism determinism() const;
-    /// The backend of the device_id; else, where the machine has a device and the group has its usual backend beside
-    /// native (a group whose backend was left out has it), that one; else the backend of host memory, or the group's
-    /// only one.
+    /// With a device_id, the backend that serves it. Otherwise, if the machine has a device and the group has that
+    /// device's usual backend beside native (as with an empty InitOptions::backend), this backend; else the backend of
+    /// host memory, or the group's only one.
     const std::string& backend() const;
     /// Host index of each rank: ranks with equal numbers share memory.
     std::vector<int> hosts() const;
     /// The predicted time of a collective ("all_reduce") in microseconds, from the figures that the ranks measured when
-    /// they met (rough ones where TUTTI_TUNE=off); equal on all ranks. `bytes`: of the buffer, or of one rank's block.
-    /// Throws InvalidArgument for another name.
+    /// they joined (rough defaults with TUTTI_TUNE=off); equal on all ranks. `bytes`: of the buffer, or of one rank's
+    /// block. Throws InvalidArgument for another name.
     double predicted_us(std::string_view collective, std::uint64_t bytes) const;
     /// Makes groups of this group's ranks, by colour; all ranks call it, and each gets its new group (non_member() with
-    /// a negative colour). Blocks until all have called it. It makes no connection and no memory: the new groups share
-    /// this one's world.
+    /// a negative colour). Blocks until all have called it. It opens no connection and allocates no shared memory: the
+    /// new groups use those of this group's world.
     ProcessGroup split(const SplitOptions& options) const;
     /// Makes a group of the survivors when ranks have died or left: a world of its own, in the same processes, with
     /// ranks 0 to n-1 in the order of this group. Every survivor calls it, after PeerLost or another error that ended
     /// the group (it aborts a group that nothing has ended); it does not wait for dead ranks. Survivors meet in the
     /// group's store, which must still exist: if a rank that died served it, DistStoreError says so.
-    /// Timeout, on all survivors, names ranks that live and did not come; then all may call it again. A rank that was
-    /// left out gets PeerLost. This group is unusable afterwards; destroy it, or drop its handles.
+    /// Timeout, on all survivors, names the live ranks that did not call it; then all may call it again. A rank that
+    /// was left out gets PeerLost. This group is unusable afterwards; destroy it, or drop its handles.
     ///     tutti::set_default_group(tutti::default_group().shrink());
     ProcessGroup shrink(const ShrinkOptions& options = {}) const;
-    /// Ends every operation in flight, here and (soon) on the other ranks, with Aborted; the group is unusable then,
-    /// as are all other groups of its world.
+    /// Ends every operation in flight, here and (soon) on the other ranks, with Aborted; afterwards this group
+    /// and all other groups of its world are unusable.
     void abort(const std::string& reason);
-    /// Leaves the group: waits for this rank's operations, and until its sent data has arrived, then closes. A message
-    /// whose receiver leaves without it ends with PeerLost; one that is not received within the group's time limit is
-    /// withdrawn, and ends with Aborted: the caller owns the buffer again in any case. Receives without a matching
-    /// message end with Aborted. A world's group of all ranks takes the world's other groups with it. Ranks that still
-    /// wait for this one get PeerLost, once they have all the data that it sent. The last handle's destructor does the
-    /// same, after the operations under way. In a forked child, whose inherited groups refuse everything else with
-    /// InvalidArgument, it does nothing.
+    /// Leaves the group: waits for this rank's operations, and until the data that it sent has arrived, then closes. A
+    /// send whose receiver leaves without receiving it ends with PeerLost; one that is not received within the group's
+    /// timeout is withdrawn, and ends with Aborted; in both cases the buffer is the caller's again. Receives without a
+    /// matching message end with Aborted. To leave the group of all ranks is to leave all groups of its world. Ranks
+    /// that still wait for this one get PeerLost, after they have received all data that it sent. The destructor of the
+    /// last handle does the same when the operations under way are complete. In a forked child, in which all other
+    /// functions of an inherited group throw InvalidArgument, it does nothing.
     /// Throws CollectiveMismatch, after leaving, if ranks of this host disagreed about a collective in which this rank
     /// waited for no other.
     void destroy();
@@ -158,9 +160,9 @@ class TUTTI_API ProcessGroup {
     friend bool operator==(const ProcessGroup&, const ProcessGroup&) = default;
     const std::shared_ptr<detail::Group>& impl() const noexcept { return group_; }
 
-    // ---- The functions of distributed.hpp on this group, with the same parameters, made from the table of
-    // collectives: g.all_reduce(x), g.broadcast(x, {.src = 0}). Include it to call them. Another group in the options
-    // is InvalidArgument.
+    // ---- The functions of distributed.hpp on this group, with the same parameters, generated from the table of
+    // collectives: g.all_reduce(x), g.broadcast(x, {.src = 0}). Include distributed.hpp to call them. They throw
+    // InvalidArgument if the options name another group.
 
 #define TUTTI_OR_NONE = detail::LeftOut()
 #define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, Options, ...) \
@@ -181,12 +183,12 @@ class TUTTI_API ProcessGroup {
 };
 
 /// Leaves all groups of this process, as destroy(). Operations still under way after `limit` end with Aborted, here and
-/// on the other ranks. Every program that ends by exit() or returns from main() does so, with two seconds; call it if
-/// buffers go before that, as those of an interpreter do. A rank by which others hear of each other stays until they
-/// have another one, at most a second longer. Any thread.
+/// on the other ranks. tutti calls it, with two seconds, when a program calls exit() or returns from main(); call it
+/// yourself if buffers are freed before that, as an interpreter's are. A rank that relays the death notices of others
+/// stays until they have another relay, at most a second longer. Any thread.
 TUTTI_API void leave_all_groups(std::chrono::milliseconds limit) noexcept;
 
-/// torch.distributed's name for it.
+/// torch.distributed's name for the group of a rank that is no member.
 struct GroupMember {
     static ProcessGroup non_group_member() noexcept { return ProcessGroup::non_member(); }
 };

@@ -54,7 +54,7 @@ using QuantizedType = quantized::Type;
 /// The ranks whose values decide about a scale.
 enum class QuantizedScales {
     per_rank,  ///< each rank's own
-    shared,    ///< those of all ranks: they exchange the largest magnitudes first; int8 and int4 add up exactly then
+    shared,    ///< all ranks', which first exchange their largest magnitudes; int8 and int4 then add up exactly
 };
 
 enum class QuantizedRounding {
@@ -90,7 +90,7 @@ struct QuantizedOptions {
 };
 
 /// Adds up (or averages) `tensor` over all ranks, in place. float32, float16 or bfloat16.
-/// errors   InvalidArgument before any traffic: another dtype or op, a block or scale that cannot be.
+/// errors   InvalidArgument before any traffic: another dtype or op, an invalid block or scale.
 /// cost     with c bytes for a code with its part of the scale (int8 in blocks of 256: 1.016, int4: 0.516) each rank
 ///          sends 2 (n-1)/n · c bytes an element; without the second leg (n-1)/n · (c + the output's bytes).
 /// follows  ZeRO++ (arXiv 2306.10209) and QuickReduce: two shots instead of a ring, whose error grows with n.
@@ -129,7 +129,7 @@ class TUTTI_API QuantizedReducer {
     QuantizedReducer& operator=(QuantizedReducer&& other) noexcept;
     QuantizedReducer(const QuantizedReducer&) = delete;
     QuantizedReducer& operator=(const QuantizedReducer&) = delete;
-    /// A started operation goes on, and keeps the memory that it needs.
+    /// An operation under way continues, and keeps the memory that it needs.
     ~QuantizedReducer();
 
     /// In place, as quantized_all_reduce. `bucket`: calls of one bucket share their rounding errors. A bucket with

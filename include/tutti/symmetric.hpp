@@ -1,5 +1,5 @@
-// Symmetric memory: tensors whose pages all ranks of a host map, so that collectives read and write them where they
-// lie.
+// Symmetric memory: tensors whose pages all ranks of a host map, so that collectives read and write them in place,
+// without a copy to a staging area.
 #pragma once
 
 #include <tutti/distributed.hpp>
@@ -8,17 +8,18 @@
 
 namespace tutti {
 
-/// A new tensor of this rank's, contiguous, page-aligned, all zero, in memory that the other ranks of its host map too.
+/// Allocates a tensor of this rank, contiguous, page-aligned and zeroed, in memory that the other ranks of its host map
+/// too.
 ///
 /// It is an ordinary tensor in every other respect: any collective, send or receive of any group takes it, whole or in
-/// part (views), and results are the same. Operations of `group` move its elements without a copy in between; large
-/// tensors gain most, where values are combined, gathered or broadcast. A rank gains from symmetric buffers of its own,
+/// part (views), and results are the same. Operations of `group` move its elements without an intermediate copy; large
+/// tensors gain most, in reductions, gathers and broadcasts. A rank's symmetric buffers make its operations faster
 /// whatever buffers the others use, and most when all are symmetric.
 ///
 /// A collective call: all ranks of the group call it in the same order, with equal dtype and element count.
 /// options  the group (default: the default group) and the timeout of this call.
-/// returns  the tensor. Handles share it; the system gets the memory back when the last handle of the last rank of the
-///          host has gone (a rank that dies counts when the others leave the group). Nothing appears in a file system.
+/// returns  the tensor. Copies share it; the memory is freed when the last copy on the last rank of the host is
+///          destroyed (that of a rank that dies, when the others leave the group). No file appears in a file system.
 ///          On a host with one rank, and in a group without shared memory, it is ordinary memory.
 /// errors   InvalidArgument; CollectiveMismatch if dtypes or counts differ; DistBackendError on all ranks if one rank
 ///          cannot get the memory; PeerLost, Timeout, Aborted.

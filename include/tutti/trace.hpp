@@ -20,7 +20,7 @@
 
 namespace tutti {
 
-/// Writes one file for each group of this process into the folder, which it makes if need be; returns their paths.
+/// Writes one file for each group of this process into the folder, creating it if necessary; returns their paths.
 /// Throws InvalidArgument that names the file when that fails.
 TUTTI_API std::vector<std::string> dump_trace(const std::string& folder, const std::string& reason = "asked for");
 
@@ -30,7 +30,7 @@ TUTTI_API std::vector<std::string> dump_trace(const std::string& folder, const s
 /// Throws as dump_trace.
 TUTTI_API std::vector<std::string> dump_flight_recorder(const std::string& folder);
 
-/// Totals of this rank in one group since the making of the group.
+/// Totals of this rank in one group since the group was made.
 struct GroupCounters {
     std::uint64_t issued = 0, completed = 0, failed = 0;  ///< operations
     /// Bytes that this rank put into collectives, sent or received. A quantised all_reduce counts half of the bytes of
@@ -65,9 +65,9 @@ class TUTTI_API OperationHookScope {
     std::uint64_t id_;
 };
 
-/// For bindings to other languages, where a return address does not lead to the program: while it lives, the records,
-/// dumps and verdicts of this thread's calls name `place` as the call site, such as "train.py:12 in step". The text
-/// must live as long as the process, since records are read later. Null changes nothing.
+/// For bindings to other languages, where a return address does not identify the caller: a scope in which the records,
+/// dumps and error messages of this thread's calls name `place` as the call site, such as "train.py:12 in step". The
+/// text must live as long as the process, since records are read later. Null: no change.
 class TUTTI_API CallSiteScope {
  public:
     explicit CallSiteScope(const char* place) noexcept;
@@ -79,9 +79,9 @@ class TUTTI_API CallSiteScope {
     const void* outer_;
 };
 
-/// For bindings to other languages: the pages of a process (TUTTI_STATUS_PORT) show the stacks of its threads, and what
-/// `source` returns before them: the stacks in the other language, as lines of text. A thread of the library calls it;
-/// it must return within `limit`, whatever the program does meanwhile, and must not throw.
+/// For bindings to other languages: the status pages of a process (TUTTI_STATUS_PORT) show the stacks of its threads,
+/// and above them the text that `source` returns: the stacks in the other language, as lines. A thread of the library
+/// calls `source`; it must return within `limit`, whatever the program does meanwhile, and must not throw.
 TUTTI_API void set_stack_source(std::function<std::string(std::chrono::milliseconds limit)> source);
 
 }  // namespace tutti

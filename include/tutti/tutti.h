@@ -3,14 +3,14 @@
  * Common to all functions:
  *   - They return TUTTI_OK or an error code; tutti_last_error() has the message. No C++ exception leaves them. A
  *     function that fails leaves the targets of its out arguments unchanged.
- *   - A function makes a handle (tutti_store, tutti_group, tutti_work) and its counterpart gives it back, also while
- *     other threads use it. A handle that never existed, is of another kind, or was given back is
- *     TUTTI_INVALID_ARGUMENT. So is NULL, unless a comment says otherwise.
+ *   - Each handle (tutti_store, tutti_group, tutti_work) is released by the function that the comments name, also while
+ *     other threads use it. A handle that never existed, is of another kind, or was released gives
+ *     TUTTI_INVALID_ARGUMENT. So does NULL, unless a comment says otherwise.
  *   - Any thread may call them. Collectives must be issued in the same order on all ranks.
  *   - Times are in milliseconds; 0: the default of the store, group or operation; negative: TUTTI_INVALID_ARGUMENT.
  *   - Texts are UTF-8 and end with a zero byte; all arguments are copied or no longer needed when a function returns,
  *     except the elements of tensors in asynchronous operations.
- * tutti/distributed.hpp, store.hpp and process_group.hpp say at greater length what the operations do, and when.
+ * tutti/distributed.hpp, store.hpp and process_group.hpp describe the operations in more detail.
  */
 #ifndef TUTTI_TUTTI_H
 #define TUTTI_TUTTI_H
@@ -33,7 +33,7 @@ typedef enum tutti_status {
     TUTTI_INVALID_ARGUMENT = 1,    /* the caller asked for something impossible; nothing was sent */
     TUTTI_TIMEOUT = 2,             /* a deadline passed */
     TUTTI_PEER_LOST = 3,           /* a rank died, left, or cannot be reached any more; see tutti_last_error_peer() */
-    TUTTI_COLLECTIVE_MISMATCH = 4, /* the ranks called different things */
+    TUTTI_COLLECTIVE_MISMATCH = 4, /* ranks made different calls, or calls with different arguments */
     TUTTI_NETWORK = 5,             /* a connection was refused, reset or could not be made */
     TUTTI_STORE = 6,               /* a key/value store failed or is unreachable */
     TUTTI_BACKEND = 7,             /* the transport cannot do the requested operation, or failed */
@@ -53,7 +53,7 @@ TUTTI_API const char* tutti_last_error(void);
 TUTTI_API int tutti_last_error_peer(void);
 /* "0.1.0". Static memory. */
 TUTTI_API const char* tutti_version(void);
-/* Gives back memory that a function of this header has allocated. NULL: does nothing. */
+/* Frees memory that a function of this header has allocated. NULL: does nothing. */
 TUTTI_API void tutti_free(void* memory);
 
 /* ---- Options --------------------------------------------------------------------------------------------------- */
@@ -105,7 +105,7 @@ typedef struct tutti_tensor {
 } tutti_tensor;
 
 #ifndef __cplusplus
-/* A vector: TUTTI_VECTOR(x, TUTTI_FLOAT32, 1000). Its shape lives as long as the block in which this is written. */
+/* A vector: TUTTI_VECTOR(x, TUTTI_FLOAT32, 1000). Its shape lives as long as the enclosing block. */
 #define TUTTI_VECTOR(data_, dtype_, count_) \
     ((tutti_tensor){(data_), (dtype_), 1, (const int64_t[]){(int64_t)(count_)}, NULL})
 #endif
@@ -127,7 +127,7 @@ enum {
 
 /* Key/value stores: how the processes of a job find each other and share small data. Values are bytes, up to 1 GiB.
  * An operation that waits for a key ends with TUTTI_TIMEOUT after the store's timeout (default 300 s) or the given one.
- * An operation on a store whose server is gone ends with TUTTI_NETWORK or TUTTI_STORE. */
+ * An operation on a store whose server has ended fails with TUTTI_NETWORK or TUTTI_STORE. */
 
 typedef struct tutti_tcp_store_options {
     size_t size;
@@ -135,16 +135,17 @@ typedef struct tutti_tcp_store_options {
     int32_t port;             /* 0, with is_master: any free port, see tutti_store_port() */
     int32_t world_size;       /* number of users, if fixed; 0: not fixed */
     int32_t is_master;        /* 1: this process runs the server */
-    int32_t wait_for_workers; /* 1, with a world_size: the master waits until all have come */
+    int32_t wait_for_workers; /* 1, with a world_size: the master waits until all users have connected */
     int32_t multi_tenant;     /* 1: stores of this process on one host and port share one server */
-    int32_t master_listen_fd; /* a socket that is bound already, which the store owns then; -1: none */
-    int64_t timeout_ms;       /* of operations that give none; 0: 300 s */
+    int32_t master_listen_fd; /* an already bound socket, of which the store takes ownership; -1: none */
+    int64_t timeout_ms;       /* of operations without a timeout of their own; 0: 300 s */
     const char* secret;       /* the job's; NULL: as TUTTI_JOB_SECRET and the other variables say */
 } tutti_tcp_store_options;
 #define TUTTI_TCP_STORE_OPTIONS_INIT \
     { sizeof(tutti_tcp_store_options), NULL, 0, 0, 0, 1, 0, -1, 0, NULL }
 
-/* A store that one process holds and all reach over TCP. Errors: TUTTI_NETWORK, TUTTI_TIMEOUT, TUTTI_SECURITY. */
+/* A store that one process serves and all processes reach over TCP. Errors: TUTTI_NETWORK, TUTTI_TIMEOUT,
+ * TUTTI_SECURITY. */
 TUTTI_API tutti_status tutti_store_tcp(const tutti_tcp_store_options* options, tutti_store** store);
 /* A store in a file that all processes can lock. `world_size`: number of users, the last of which removes it; 0: not
  * fixed. */
@@ -153,7 +154,7 @@ TUTTI_API tutti_status tutti_store_file(const char* path, int world_size, int64_
 TUTTI_API tutti_status tutti_store_hash(int64_t timeout_ms, tutti_store** store);
 /* The same store with `prefix` and "/" before every key; the new handle keeps `underlying` alive. */
 TUTTI_API tutti_status tutti_store_prefix(const char* prefix, tutti_store* underlying, tutti_store** store);
-/* Gives the handle back. The store itself ends with its last user: groups and prefix stores keep it. NULL: nothing. */
+/* Releases the handle. The store itself lives until groups and prefix stores no longer use it. NULL: does nothing. */
 TUTTI_API tutti_status tutti_store_free(tutti_store* store);
 
 /* The port that a TCP store's server listens on. TUTTI_INVALID_ARGUMENT for others. */
@@ -212,7 +213,7 @@ typedef struct tutti_init_options {
     tutti_store* store;      /* instead of init_method; needs rank and world_size */
     int32_t rank;            /* -1: as init_method says */
     int32_t world_size;      /* -1: as init_method says */
-    int64_t timeout_ms;      /* of joining and of every operation that gives none; 0: 30 minutes */
+    int64_t timeout_ms;      /* of joining and of operations without their own; 0: 30 minutes */
     int32_t transport;
     int32_t determinism;
 } tutti_init_options;
@@ -223,7 +224,7 @@ typedef struct tutti_init_options {
  * TUTTI_TIMEOUT that names the missing ranks, TUTTI_NETWORK, TUTTI_STORE, TUTTI_SECURITY. */
 TUTTI_API tutti_status tutti_init_process_group(const tutti_init_options* options);
 /* Leaves the group: waits for this rank's operations, then closes. Ranks that still wait for this one get
- * TUTTI_PEER_LOST. Gives the handle back, also on failure. NULL: the default group. */
+ * TUTTI_PEER_LOST. Releases the handle, also on failure. NULL: the default group. */
 TUTTI_API tutti_status tutti_destroy_process_group(tutti_group* group);
 /* 1 if there is a default group, else 0. Never fails. */
 TUTTI_API int tutti_is_initialized(void);
@@ -233,11 +234,11 @@ typedef struct tutti_group_options {
     tutti_store* store; /* reachable from all ranks; needed */
     int32_t rank;       /* 0 to world_size - 1, unique; needed */
     int32_t world_size; /* needed */
-    int64_t timeout_ms; /* of joining and of every operation that gives none; 0: 30 minutes */
-    const char* name;   /* in messages; groups from one store need different names; NULL: "world" */
+    int64_t timeout_ms; /* of joining and of operations without their own; 0: 30 minutes */
+    const char* name;   /* in error messages; groups that use one store need different names; NULL: "world" */
     int32_t transport;
     int32_t determinism;
-    const char* listen_host; /* address to listen on; NULL: TUTTI_HOST, else the one that reaches the store */
+    const char* listen_host; /* address to listen on; NULL: TUTTI_HOST, else the interface that reaches the store */
 } tutti_group_options;
 #define TUTTI_GROUP_OPTIONS_INIT \
     { sizeof(tutti_group_options), NULL, -1, -1, 0, NULL, 0, 0, NULL }
@@ -248,7 +249,7 @@ TUTTI_API tutti_status tutti_group_create(const tutti_group_options* options, tu
 TUTTI_API tutti_status tutti_default_group(tutti_group** group);
 /* Makes this group the default one. The process does not leave the previous default group, if there was one. */
 TUTTI_API tutti_status tutti_set_default_group(tutti_group* group);
-/* Gives the handle back without leaving: the last handle of a group leaves it without waiting. NULL: does nothing. */
+/* Releases the handle without leaving the group; release of its last handle leaves, without waiting. NULL: nothing. */
 TUTTI_API tutti_status tutti_group_free(tutti_group* group);
 
 TUTTI_API tutti_status tutti_group_rank(tutti_group* group, int* rank);
@@ -261,8 +262,8 @@ TUTTI_API tutti_status tutti_group_set_timeout(tutti_group* group, int64_t timeo
 TUTTI_API tutti_status tutti_group_determinism(tutti_group* group, int* determinism);
 /* Writes one number for each rank (`count` must be the size): ranks with equal numbers share memory. */
 TUTTI_API tutti_status tutti_group_hosts(tutti_group* group, int* hosts, size_t count);
-/* Ends every operation in flight, here and (soon) on the other ranks, with TUTTI_ABORTED; the group is unusable then.
- * `reason` may be NULL. */
+/* Ends every operation in flight, here and (soon) on the other ranks, with TUTTI_ABORTED; afterwards the group is
+ * unusable. `reason` may be NULL. */
 TUTTI_API tutti_status tutti_group_abort(tutti_group* group, const char* reason);
 
 /* ---- Collectives ----------------------------------------------------------------------------------------------- */
@@ -273,7 +274,7 @@ typedef struct tutti_options {
     tutti_group* group;  /* NULL: the default group */
     int64_t timeout_ms;  /* of the operation; 0: the group's */
     int32_t group_ranks; /* 1: roots, destinations and sources are ranks in the group; 0: global ranks */
-    int32_t tag;         /* of send and recv: matched with the other's; at least 0 */
+    int32_t tag;         /* of send and recv: a receive takes only messages with its own tag; at least 0 */
     double factor;       /* of TUTTI_PREMUL_SUM */
 } tutti_options;
 #define TUTTI_OPTIONS_INIT \
@@ -284,8 +285,8 @@ typedef struct tutti_options {
  * TUTTI_INVALID_ARGUMENT before anything is sent; TUTTI_COLLECTIVE_MISMATCH, TUTTI_PEER_LOST, TUTTI_TIMEOUT,
  * TUTTI_ABORTED on every rank, and the group is unusable afterwards.
  *
- * Each has two forms: tutti_NAME returns when this rank's part is done; tutti_NAME_async returns at once with a work,
- * and the elements of all tensors must stay alive and untouched until the work is complete. */
+ * Each has two forms: tutti_NAME returns when this rank's part is complete; tutti_NAME_async returns at once with a
+ * work handle, and the elements of all tensors must stay alive and untouched until the work is complete. */
 
 /* Copies the root's `tensor` into every rank's. */
 TUTTI_API tutti_status tutti_broadcast(const tutti_tensor* tensor, int src, const tutti_options* options);
@@ -329,15 +330,15 @@ TUTTI_API tutti_status tutti_reduce_scatter_tensor(const tutti_tensor* output, c
                                                    const tutti_options* options);
 TUTTI_API tutti_status tutti_reduce_scatter_tensor_async(const tutti_tensor* output, const tutti_tensor* input, int op,
                                                          const tutti_options* options, tutti_work** work);
-/* As tutti_all_gather_into_tensor, of inputs with as many rows (along dimension 0) as `output_splits` says, an entry
- * for each rank, equal on all. NULL: even; the blocking form asks all ranks for their rows instead. */
+/* As tutti_all_gather_into_tensor, but the input of rank i has output_splits[i] rows (along dimension 0); the list is
+ * the same on all ranks. NULL: even; but the blocking form then learns the sizes by an additional all_gather. */
 TUTTI_API tutti_status tutti_all_gather_into_tensor_uneven(const tutti_tensor* output, const tutti_tensor* input,
                                                            const int64_t* output_splits, const tutti_options* options);
 TUTTI_API tutti_status tutti_all_gather_into_tensor_uneven_async(const tutti_tensor* output, const tutti_tensor* input,
                                                                  const int64_t* output_splits,
                                                                  const tutti_options* options, tutti_work** work);
-/* As tutti_reduce_scatter_tensor, with blocks of `input_splits` rows, an entry for each rank, equal on all. NULL: as
- * above. */
+/* As tutti_reduce_scatter_tensor, but the block of rank i has input_splits[i] rows; the list is the same on all ranks.
+ * NULL: as above. */
 TUTTI_API tutti_status tutti_reduce_scatter_tensor_uneven(const tutti_tensor* output, const tutti_tensor* input, int op,
                                                           const int64_t* input_splits, const tutti_options* options);
 TUTTI_API tutti_status tutti_reduce_scatter_tensor_uneven_async(const tutti_tensor* output, const tutti_tensor* input,
@@ -371,10 +372,10 @@ TUTTI_API tutti_status tutti_all_to_all_v_async(const tutti_tensor* output, cons
 /* Returns, or is complete, when every rank has entered. */
 TUTTI_API tutti_status tutti_barrier(const tutti_options* options);
 TUTTI_API tutti_status tutti_barrier_async(const tutti_options* options, tutti_work** work);
-/* A barrier that names on rank 0 the first rank that did not come, or all of them (wait_all_ranks 1): TUTTI_TIMEOUT. */
+/* A barrier whose error, TUTTI_TIMEOUT, names on rank 0 the first missing rank, or (wait_all_ranks 1) all of them. */
 TUTTI_API tutti_status tutti_monitored_barrier(int wait_all_ranks, const tutti_options* options);
 
-/* ---- Quantised collectives: tutti/quantized.hpp says what they do, when they pay, and how far results are off. ----
+/* ---- Quantised collectives: tutti/quantized.hpp says what they do, when they pay, and how exact they are. ----
  */
 
 enum { TUTTI_QUANTIZED_INT8 = 0, TUTTI_QUANTIZED_INT4 = 1, TUTTI_QUANTIZED_E4M3 = 2, TUTTI_QUANTIZED_E5M2 = 3 };
@@ -386,7 +387,7 @@ typedef struct tutti_quantized_options {
     size_t size;
     int64_t block;            /* elements with one scale: a multiple of 32 from 32 to 1024, or one of the above */
     int32_t type;             /* of the codes */
-    int32_t scales;           /* the ranks whose values decide about a scale */
+    int32_t scales;           /* whether each rank has its own scales, or all share them */
     float scale;              /* one for all of the input, on all ranks; 0: found from the values */
     int32_t quantize_results; /* of tutti_quantized_all_reduce: 1 if the second leg holds codes, too */
     uint64_t seed;            /* of stochastic rounding */
@@ -437,19 +438,19 @@ TUTTI_API tutti_status tutti_irecv(const tutti_tensor* tensor, int src, const tu
 
 /* ---- Work ------------------------------------------------------------------------------------------------------ */
 
-/* Blocks until the operation has ended; returns TUTTI_OK or its error. A `timeout_ms` of 0 means the operation's own
- * deadline; another one that passes first gives TUTTI_TIMEOUT, and the operation goes on. */
+/* Blocks until the operation is complete; returns TUTTI_OK or its error. A `timeout_ms` of 0 means the operation's own
+ * deadline; if another `timeout_ms` passes first, the result is TUTTI_TIMEOUT, and the operation continues. */
 TUTTI_API tutti_status tutti_work_wait(tutti_work* work, int64_t timeout_ms);
-/* Waits for all; returns the first failure after all have ended. */
+/* Waits until all are complete; returns the first failure. */
 TUTTI_API tutti_status tutti_work_wait_all(tutti_work* const* works, size_t count);
-/* `*done`: 1 if the operation has ended, well or not. Does not wait. */
+/* `*done`: 1 if the operation is complete, with success or an error. Does not wait. */
 TUTTI_API tutti_status tutti_work_test(tutti_work* work, int* done);
-/* `*error`: TUTTI_OK while it runs or if it ended well, else its error, with the message in tutti_last_error(). */
+/* `*error`: TUTTI_OK while it runs or if it succeeded, else its error, with the message in tutti_last_error(). */
 TUTTI_API tutti_status tutti_work_error(tutti_work* work, tutti_status* error);
 /* The group rank of the sender that a receive matched; TUTTI_INVALID_ARGUMENT for other operations or before
  * completion. */
 TUTTI_API tutti_status tutti_work_source_rank(tutti_work* work, int* rank);
-/* Gives the handle back; does not cancel the operation. NULL: does nothing. */
+/* Releases the handle; does not cancel the operation. NULL: does nothing. */
 TUTTI_API tutti_status tutti_work_free(tutti_work* work);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-// Work: the handle of an operation that may still run.
+// Work: the handle of an asynchronous operation.
 #pragma once
 
 #include <tutti/export.hpp>
@@ -22,9 +22,9 @@ namespace detail {
 class Operation;
 }
 
-/// Handle of an asynchronous operation. Copies name the same operation; all methods are thread-safe. The buffers of
-/// the operation must stay alive, and unwritten, until it is complete; dropping the handle does not cancel it.
-/// A default-constructed Work is empty; a caller outside the group gets one.
+/// Handle of an asynchronous operation. Copies refer to the same operation; all methods are thread-safe. The buffers of
+/// the operation must stay alive and untouched until it is complete; dropping the handle does not cancel it.
+/// A default-constructed Work is empty; so is the Work that a rank outside the group gets.
 class TUTTI_API Work {
  public:
     Work() = default;
@@ -32,37 +32,38 @@ class TUTTI_API Work {
 
     explicit operator bool() const noexcept { return operation_ != nullptr; }
 
-    /// Whether the operation has finished, well or not.
+    /// Whether the operation is complete, with success or an error.
     bool is_completed() const;
-    /// Blocks until the operation has finished. Zero: until its own deadline. Otherwise throws Timeout when `timeout`
-    /// is over; the operation goes on then. Rethrows the operation's error. Returns true.
+    /// Blocks until the operation is complete. Zero: until the operation's own deadline. Otherwise throws Timeout when
+    /// `timeout` has passed; the operation then continues. Rethrows the operation's error. Returns true.
     bool wait(std::chrono::milliseconds timeout = std::chrono::milliseconds{0});
     /// The same as wait() for operations on host memory.
     void synchronize();
-    /// Finished without an error.
+    /// Whether the operation is complete and has no error.
     bool is_success() const;
     /// The error, or null.
     std::exception_ptr exception() const;
-    /// The output tensors (views of the caller's buffers); throws if it is not finished or failed.
+    /// The output tensors (views of the caller's buffers). Throws InvalidArgument before completion, and the
+    /// operation's error if it failed.
     std::vector<TensorView> result() const;
     /// The group rank of the sender that a receive matched; InvalidArgument for other operations or before completion.
     int source_rank() const;
     /// A future that completes with the list of output tensors. For tensors on a device it completes as soon as the
-    /// operation is enqueued, and the call's stream, which is the current one of continuations, waits for the
-    /// operation's end. future.hpp says where continuations run.
+    /// operation is enqueued; the call's stream, which is the current stream inside continuations, waits for the end of
+    /// the operation. future.hpp says on which thread continuations run.
     Future<std::vector<TensorView>> get_future() const;
     /// A future that completes with how the operation ended; never with an exception.
     Future<WorkResult> get_future_result() const;
     /// co_await work gives result() or throws the error; InvalidArgument for an empty Work. It is the same as awaiting
-    /// get_future(): the handle may be dropped meanwhile. The coroutine goes on at once when the operation is complete
-    /// already, so that two coroutines of one group may issue their next operations in another order than on another
-    /// rank.
+    /// get_future(): the handle may be dropped meanwhile. A coroutine continues at once if the operation is already
+    /// complete; so two coroutines that issue operations on one group may issue them in different orders on different
+    /// ranks, which is an error.
     auto operator co_await() const& { return get_future().operator co_await(); }
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
     /// These compilers destroy the options of co_await async::all_reduce(x, {.group = g}) twice. Name the Work first.
     void operator co_await() const&& = delete;
 #endif
-    /// As a generic object and back.
+    /// This handle as a std::any. unbox() is the inverse.
     std::any boxed() const {
         return *this;
     }
