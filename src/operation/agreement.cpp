@@ -1,5 +1,7 @@
 #include "operation/agreement.hpp"
 
+#include "core/assert.hpp"
+
 namespace tutti::detail {
 
 using Record = transport::RankControl::Record;
@@ -7,10 +9,13 @@ constexpr std::uint64_t record_count = transport::RankControl::record_count;
 
 Agreement::Agreement(const transport::Arena* arena, int local, const std::vector<int>& ranks_here)
     : arena_(arena), local_(local), ranks_here_(ranks_here) {
+    TUTTI_ASSERT(arena_ == nullptr || (local_ >= 0 && local_ < static_cast<int>(ranks_here_.size())));
     if (arena_ == nullptr) history_ = std::make_unique<std::array<Entry, history_size>>();
+    TUTTI_ASSERT((arena_ != nullptr) == (history_ == nullptr));
 }
 
 void Agreement::remember(std::uint64_t sequence, std::uint64_t fingerprint) {
+    TUTTI_ASSERT(sequence > 0);
     if (arena_ == nullptr) {
         (*history_)[sequence % history_size] = {sequence, fingerprint};
         return;
@@ -44,12 +49,15 @@ std::optional<Agreement::Disagreement> Agreement::disagreement_at(std::uint64_t 
 
 // The disagreement: the latest collective, or an earlier one in which neither had to wait for the other.
 Agreement::Disagreement Agreement::disagreement_with(int local, std::uint64_t sequence) const {
+    TUTTI_ASSERT(arena_ != nullptr && sequence > 0);
+    TUTTI_ASSERT(local >= 0 && local < static_cast<int>(ranks_here_.size()));
     const auto& records = arena_->control(local).records;
     Disagreement first{.peer = ranks_here_[static_cast<std::size_t>(local)], .sequence = sequence};
     for (std::uint64_t s = sequence; s > 0 && sequence - s < record_count; --s) {
         const auto fingerprint = records[s % record_count].read(s, &Record::fingerprint);
         if (!fingerprint || fingerprint == fingerprint_at(s)) continue;
         first.sequence = s, first.theirs = *fingerprint, first.mine = fingerprint_at(s);
+        TUTTI_ASSERT(first.sequence <= sequence && first.theirs != first.mine);
     }
     return first;
 }

@@ -1,9 +1,9 @@
-// Agreement: whether the ranks of a group call the same collectives. Each keeps the fingerprints of its recent
-// collectives, by number, and a digest of all of them; ranks of one host read each other's records where they lie, in
+// Agreement: detects that the ranks of a group call different collectives. Each rank keeps the fingerprints of its
+// recent collectives, by sequence number, and a digest of all of them; ranks of one host read each other's records in
 // the arena.
 //
-// Of two ranks that disagree, the one that looks second sees the first, if both have a full fence between their writes
-// and their reads (Dekker's algorithm): the caller makes it.
+// Of two ranks that disagree, the one that compares second sees the other's record, provided that both execute a full
+// fence between their write and their read (Dekker's algorithm). The caller issues the fence.
 //
 // Threads: one at a time (the world's lock).
 #pragma once
@@ -20,15 +20,15 @@ namespace tutti::detail {
 
 class Agreement {
  public:
-    /// `arena`: null where this rank shares no memory; `local`: its rank there; `ranks_here`: the rank of each arena
-    /// rank. `arena` and `ranks_here` must outlive it.
+    /// `arena`: null if this rank shares no memory; `local`: this rank's arena rank; `ranks_here`: the group rank of
+    /// each arena rank. `arena` and `ranks_here` must outlive it.
     Agreement(const transport::Arena* arena, int local, const std::vector<int>& ranks_here);
 
-    /// This rank has begun its collective of that number: the next one.
+    /// This rank has begun the collective with that sequence number, its next one.
     void remember(std::uint64_t sequence, std::uint64_t fingerprint);
-    /// 0: it is not known (any more).
+    /// 0: the fingerprint is unknown, or forgotten.
     std::uint64_t fingerprint_at(std::uint64_t sequence) const;
-    /// Of all fingerprints so far; where memory is shared.
+    /// A digest of all fingerprints so far; only with an arena.
     std::uint64_t digest() const noexcept { return digest_; }
 
     struct Disagreement {

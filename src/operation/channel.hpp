@@ -1,6 +1,7 @@
 // Channel: the parts of a message's channel number.
 #pragma once
 
+#include "core/assert.hpp"
 #include "engine/execution.hpp"
 #include "transport/mailbox.hpp"
 
@@ -8,9 +9,9 @@
 
 namespace tutti::detail {
 
-/// Messages of the library's own, in a space that no tag of a caller's reaches: tags are ints.
+/// Internal messages of tutti. Their numbers lie above all tags of users, which are ints.
 enum class OwnMessage : std::uint64_t {
-    object_head = std::uint64_t{1} << 40,  ///< apart from bodies: a receive from any rank must meet a head
+    object_head = std::uint64_t{1} << 40,  ///< separate from bodies: a receive from any rank must match a head
     object_body,
     object_of_gather,
     object_of_scatter,
@@ -18,7 +19,7 @@ enum class OwnMessage : std::uint64_t {
     barrier_answer,
 };
 
-/// The messages of windows between hosts, of which each window of a group has its own.
+/// The messages of one-sided communication between hosts; each window of a group has its own channels.
 enum class WindowMessage : std::uint64_t { request, payload, answer };
 
 /// The parts of a message's channel: a mark of collectives, the group, and a collective's number, a tag, an
@@ -29,6 +30,7 @@ struct Channel {
     static constexpr std::uint32_t groups_max = std::uint32_t{1} << (63 - group_shift);
 
     static constexpr std::uint64_t of_message(std::uint32_t group, std::uint64_t tag) {
+        TUTTI_ASSERT(group < groups_max && tag <= number_mask);
         return static_cast<std::uint64_t>(group) << group_shift | tag;
     }
     static constexpr std::uint64_t of_message(std::uint32_t group, OwnMessage own) {
@@ -39,6 +41,7 @@ struct Channel {
         return of_message(group, windows | std::uint64_t{window} << 2 | static_cast<std::uint64_t>(way));
     }
     static constexpr std::uint64_t of_collective(std::uint32_t group, std::uint64_t sequence) {
+        TUTTI_ASSERT(group < groups_max);
         return transport::collective_channel | of_message(group, sequence & number_mask);
     }
     static constexpr std::uint32_t group(std::uint64_t channel) {
@@ -46,11 +49,11 @@ struct Channel {
     }
     static constexpr std::uint64_t number(std::uint64_t channel) { return channel & number_mask; }
     static constexpr bool is_message(std::uint64_t channel) { return (channel & transport::collective_channel) == 0; }
-    /// Of a message: its tag; -1: it is one of the library's own.
+    /// The tag of a message; -1 for an internal message.
     static constexpr int tag(std::uint64_t channel) {
         return number(channel) <= std::uint64_t{INT32_MAX} ? static_cast<int>(number(channel)) : -1;
     }
-    /// Of a collective: its sequence number, for any part of its channels.
+    /// The sequence number of a collective, from the channel of any of its parts.
     static constexpr std::uint64_t sequence(std::uint64_t channel) {
         return channel & ((std::uint64_t{1} << engine::part_of_channel_shift) - 1);
     }

@@ -1,5 +1,6 @@
 #include "operation/completed_operations.hpp"
 
+#include "core/assert.hpp"
 #include "core/per_thread.hpp"
 
 #include <algorithm>
@@ -9,6 +10,7 @@ namespace tutti::detail {
 
 // Memory that changes hands: each level of continuations has its own.
 CompletedOperations::List CompletedOperations::take(List& spare) {
+    TUTTI_ASSERT(spare.empty());
     return std::exchange(operations_, std::exchange(spare, {}));
 }
 
@@ -20,6 +22,7 @@ void CompletedOperations::deliver(BiasedMutex& lock) {
     if (deliverer_ != nobody && deliverer_ != self) return lock.unlock();
     List& spare = PerThread<Spare>::get().list;
     List list = take(spare);
+    TUTTI_ASSERT(!list.empty() && operations_.empty());
     const auto give_back = [&] {
         list.clear();
         spare = std::move(list);
@@ -30,12 +33,14 @@ void CompletedOperations::deliver(BiasedMutex& lock) {
     }
     const std::shared_ptr<Member> last = list.front()->group;  // keeps the lock
     const auto outer = std::exchange(deliverer_, self);
+    TUTTI_ASSERT(outer == nobody || outer == self);
     for (;;) {
         lock.unlock();
         for (const auto& operation : list) operation->run_continuations();
         give_back();
         lock.lock();
         if (operations_.empty()) break;
+        TUTTI_ASSERT(deliverer_ == self);
         list = take(spare);
     }
     deliverer_ = outer;

@@ -1,12 +1,13 @@
-// CompletedOperations: those that are over, and whose continuations have yet to be called.
+// CompletedOperations: the operations that are complete, and whose continuations are still to be called.
 //
-// Invariant: continuations are called in the order in which operations were added, by one thread at a time. Two threads
-// that called them side by side would mix their order, and what continuations start has to begin in the same order on
-// all ranks.
+// Invariant: continuations are called in the order in which operations completed, by one thread at a time. Two threads
+// that called them concurrently would mix their order, and operations that continuations issue must be issued in the
+// same order on all ranks.
 //
 // Threads: one at a time (the lock of the world's operations).
 #pragma once
 
+#include "core/assert.hpp"
 #include "core/biased_mutex.hpp"
 #include "core/thread_safety.hpp"
 #include "operation/operation.hpp"
@@ -21,9 +22,13 @@ namespace tutti::detail {
 class CompletedOperations {
  public:
     bool empty() const noexcept { return operations_.empty(); }
-    void add(std::shared_ptr<Operation> operation) { operations_.push_back(std::move(operation)); }
-    /// Lets `lock` go, which this thread holds, and calls the continuations, unless another thread is about it: then
-    /// that one goes on with these. A continuation may complete further operations: its own thread calls theirs inside.
+    void add(std::shared_ptr<Operation> operation) {
+        TUTTI_ASSERT(operation != nullptr && operation->done());
+        operations_.push_back(std::move(operation));
+    }
+    /// Releases `lock`, which this thread holds, and calls the continuations; if another thread is calling
+    /// continuations, leaves these to it. A continuation may complete further operations: its thread calls their
+    /// continuations inside.
     void deliver(BiasedMutex& lock) TUTTI_THREAD_ATTRIBUTE(release_capability(lock));
 
  private:

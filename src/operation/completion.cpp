@@ -1,10 +1,13 @@
 #include "operation/completion.hpp"
 
+#include "core/assert.hpp"
+
 #include <utility>
 
 namespace tutti::detail {
 
 void Completion::complete(std::exception_ptr error) noexcept {
+    TUTTI_ASSERT(!done());
     error_ = std::move(error);
     done_.store(true, std::memory_order_release);
 }
@@ -15,6 +18,7 @@ void Completion::enqueue(std::shared_ptr<DeviceEvent> event) {
         const std::lock_guard lock(mutex_);
         if (issued()) return;
         event_ = std::move(event);
+        TUTTI_ASSERT(!told_);
         enqueued_.store(true, std::memory_order_release);
         callbacks.swap(issue_callbacks_);
     }
@@ -22,6 +26,7 @@ void Completion::enqueue(std::shared_ptr<DeviceEvent> event) {
 }
 
 void Completion::make_wait(Stream waiting) const {
+    TUTTI_ASSERT(issued());
     if (!done() && enqueued_.load(std::memory_order_acquire) && event_) event_->make_wait(waiting);
 }
 
@@ -30,14 +35,17 @@ void Completion::run_continuations() {
     {
         const std::lock_guard lock(mutex_);
         told_ = true;
+        TUTTI_ASSERT(done());
         issued.swap(issue_callbacks_);
         callbacks.swap(callbacks_);
+        TUTTI_ASSERT(callbacks_.empty() && issue_callbacks_.empty());
     }
     for (auto& callback : issued) callback();
     for (auto& callback : callbacks) callback();
 }
 
 bool Completion::close_unless_awaited() {
+    TUTTI_ASSERT(done());
     const std::lock_guard lock(mutex_);
     if (!callbacks_.empty() || !issue_callbacks_.empty()) return false;
     told_ = true;
@@ -45,11 +53,13 @@ bool Completion::close_unless_awaited() {
 }
 
 void Completion::complete_unseen() noexcept {
+    TUTTI_ASSERT(!done() && callbacks_.empty() && issue_callbacks_.empty());
     told_ = true;
     done_.store(true, std::memory_order_release);
 }
 
 void Completion::on_completion(std::function<void()> callback) {
+    TUTTI_ASSERT(callback != nullptr);
     {
         const std::lock_guard lock(mutex_);
         if (!told_) {
@@ -61,6 +71,7 @@ void Completion::on_completion(std::function<void()> callback) {
 }
 
 void Completion::on_issue(std::function<void()> callback) {
+    TUTTI_ASSERT(callback != nullptr);
     {
         const std::lock_guard lock(mutex_);
         if (!told_ && !issued()) {
@@ -72,8 +83,10 @@ void Completion::on_issue(std::function<void()> callback) {
 }
 
 void Completion::reopen() noexcept {
+    TUTTI_ASSERT(done());
     {
         const std::lock_guard lock(mutex_);  // behind its continuations, whichever thread called them
+        TUTTI_ASSERT(callbacks_.empty() && issue_callbacks_.empty());
         told_ = false;
     }
     done_.store(false, std::memory_order_relaxed);

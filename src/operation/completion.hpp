@@ -1,6 +1,6 @@
-// Completion: whether something that was begun is over, its error, and the callbacks of those who want to know.
+// Completion: the state of an asynchronous operation (pending, issued to a device, complete), its error, and callbacks.
 //
-// Threads: any. Callbacks run in the thread that completes, or in the one that asks where that is over already.
+// Threads: any. Callbacks run on the thread that completes, or on the caller's if the operation is already complete.
 #pragma once
 
 #include <tutti/backend.hpp>
@@ -17,28 +17,29 @@ namespace tutti::detail {
 class Completion {
  public:
     bool done() const noexcept { return done_.load(std::memory_order_acquire); }
-    /// Done, or in a stream of its device (BackendCompletion::enqueued).
+    /// Complete, or enqueued in a stream of its device (BackendCompletion::enqueued).
     bool issued() const noexcept { return done() || enqueued_.load(std::memory_order_acquire); }
-    /// Once, before it is complete.
+    /// The operation has been enqueued on its device; `event` is its end there. No effect if it is issued already.
     void enqueue(std::shared_ptr<DeviceEvent> event);
-    /// Work that enters `waiting` from now on waits for this, which is issued.
+    /// Work added to `waiting` from now on waits for this operation, which is issued.
     void make_wait(Stream waiting) const;
     std::exception_ptr error() const noexcept { return done() ? error_ : nullptr; }
     /// Exactly once; run_continuations() follows, or close_unless_awaited().
     void complete(std::exception_ptr error) noexcept;
-    /// Calls the callbacks; later ones are called at once.
+    /// Calls the callbacks; callbacks added later are called at once.
     void run_continuations();
-    /// Where there are no callbacks: later ones are called at once. False where there are some.
+    /// If there are no callbacks: callbacks added later are called at once. False if there are some.
     bool close_unless_awaited();
-    /// Both, for one that no other thread knows yet.
+    /// complete() and close_unless_awaited() for an operation that no other thread has access to yet.
     void complete_unseen() noexcept;
-    /// Calls back on completion (at once if that is over).
+    /// Calls `callback` on completion (at once if the operation is complete).
     void on_completion(std::function<void()> callback);
-    /// The same when it is issued.
+    /// Calls `callback` when the operation is issued (at once if it is).
     void on_issue(std::function<void()> callback);
 
  protected:
-    /// Of one that is over, and that nobody else refers to: it can be completed another time.
+    /// Makes a complete operation pending again, so that it can run another time. No other thread may have access to
+    /// it.
     void reopen() noexcept;
 
  private:
@@ -47,7 +48,7 @@ class Completion {
     std::shared_ptr<DeviceEvent> event_;  // as soon as enqueued_ is set
     std::exception_ptr error_;
     std::mutex mutex_;
-    bool told_ = false;  // callbacks are called at once
+    bool told_ = false;  // callbacks added from now on are called at once
     std::vector<std::function<void()>> callbacks_, issue_callbacks_;
 };
 

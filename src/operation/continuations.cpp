@@ -1,5 +1,6 @@
 #include "operation/continuations.hpp"
 
+#include "core/assert.hpp"
 #include "core/log.hpp"
 #include "core/thread.hpp"
 
@@ -49,6 +50,7 @@ void serve(Queues& queues, const Member* group) {
     Queue& queue = queues.by_group.at(group);
     while (queue.arrived.wait_for(lock, idle_limit, [&] { return !queue.waiting.empty(); })) {
         auto continuation = std::move(queue.waiting.front());
+        TUTTI_ASSERT(continuation != nullptr);
         queue.waiting.pop_front();
         lock.unlock();
         try {
@@ -59,10 +61,12 @@ void serve(Queues& queues, const Member* group) {
         continuation = nullptr;  // the objects that it holds go without the lock, too
         lock.lock();
     }
+    TUTTI_ASSERT(lock.owns_lock() && queue.waiting.empty());
     queues.by_group.erase(group);
 }
 
 void start_thread(Queues& queues, const Member* group) {
+    TUTTI_ASSERT(queues.by_group.contains(group));
     thread::start({"tutti-then", "the continuations of a group"}, [&queues, group] { serve(queues, group); }).detach();
 }
 
@@ -70,12 +74,14 @@ void start_thread(Queues& queues, const Member* group) {
 
 void run_later(const Member* group, std::function<void()> continuation) {
     Queues& all = queues();
+    TUTTI_ASSERT(continuation != nullptr && all.owner == ::getpid());
     {
         const std::lock_guard lock(all.mutex);
         const auto [place, is_new] = all.by_group.try_emplace(group);
         try {
             if (is_new) start_thread(all, group);
             place->second.waiting.push_back(std::move(continuation));
+            TUTTI_ASSERT(!place->second.waiting.empty());
             place->second.arrived.notify_one();
             return;
         } catch (const DistBackendError& error) {

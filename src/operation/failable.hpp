@@ -15,15 +15,16 @@ class Operation;
 class Failable {
  public:
     virtual ~Failable() = default;
-    /// Every operation of every group fails with it.
+    /// Every operation in flight, of every group, fails with the error. Needs the lock.
     virtual void fail(const std::exception_ptr& error) = 0;
-    /// Calls `act` with the lock; operations that it completes are told of afterwards, without it. Any thread.
+    /// Calls `act` with the lock held; continuations of operations that `act` completes run after it is free. Any
+    /// thread.
     virtual void with_lock(const std::function<void()>& act) = 0;
-    /// Whether they have failed, or are about to.
+    /// Whether operations have failed, or are about to.
     virtual bool failing() const = 0;
-    /// The failure; null: there is none. Any thread, once it is there.
+    /// The failure; null: there is none. Any thread may call it once there is one.
     virtual const std::exception_ptr& failure() const = 0;
-    /// An operation in flight, of collectives first, and its group's inquiry; null: there is none.
+    /// An operation in flight (a collective, if there is one) and its group's inquiry; null: nothing is in flight.
     struct InFlight {
         std::shared_ptr<Operation> operation{};
         FailureInquiry* inquiry = nullptr;

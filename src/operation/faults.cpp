@@ -1,5 +1,6 @@
 #include "operation/faults.hpp"
 
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
 #include "core/split_mix.hpp"
@@ -167,10 +168,12 @@ std::unique_ptr<Faults> Faults::from_environment(int rank) {
 }
 
 std::optional<ArmedFault> Faults::begin(std::string_view operation) {
+    TUTTI_ASSERT(!mine_.empty());
     const auto found = calls_.try_emplace(std::string(operation), 0).first;
     const std::uint64_t number = ++found->second;
     ++all_calls_;
     for (const Fault& fault : mine_) {
+        TUTTI_ASSERT(number > 0 && number <= all_calls_);
         if (fault.operation != "any" && fault.operation != operation) continue;
         if (fault.number != 0 && fault.number != (fault.operation == "any" ? all_calls_ : number)) continue;
         const auto seed = split_mix(fault.seed ^ split_mix(static_cast<std::uint64_t>(rank_)) ^ number);
@@ -181,6 +184,7 @@ std::optional<ArmedFault> Faults::begin(std::string_view operation) {
 
 void Faults::turn(ArmedFault& armed, bool moved, bool ends, transport::Links& links, const std::string& title) {
     const Fault& fault = *armed.fault;
+    TUTTI_ASSERT(armed.turns >= 0);
     const bool slow = fault.action == Fault::Action::delay;
     if (armed.struck && !slow) return;
     if (armed.turns > 0 && !ends) {

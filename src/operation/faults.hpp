@@ -44,17 +44,17 @@ struct Fault {
     std::chrono::nanoseconds time{};  ///< of stop and delay
     std::optional<int> rank{};        ///< none: all
     std::string operation = "any";
-    std::uint64_t number = 0;  ///< of the call, from 1; 0: every one
+    std::uint64_t number = 0;  ///< which call of the operation, from 1; 0: every call
     std::optional<int> step{};
     std::uint64_t seed = 0;
 };
 /// Of all ranks. Throws InvalidArgument that names the word and the expected form.
 std::vector<Fault> parse_faults(std::string_view text);
 
-/// A fault of one operation under way.
+/// A fault that is to be injected into an operation under way.
 struct ArmedFault {
     const Fault* fault = nullptr;
-    int turns = 0;  ///< that may move before it strikes
+    int turns = 0;  ///< turns with moved data until the fault is injected
     bool struck = false;
 };
 
@@ -64,10 +64,10 @@ class Faults {
     /// Null: TUTTI_FAULTS is not set, or names only other ranks. Throws InvalidArgument.
     static std::unique_ptr<Faults> from_environment(int rank);
 
-    /// An operation begins on this rank.
+    /// An operation begins on this rank; returns the fault to inject into it, if any.
     std::optional<ArmedFault> begin(std::string_view operation);
-    /// One of the operation's turns is over, and data has moved or not; or it is about to end. `title`: the
-    /// operation's.
+    /// Called after each attempt to move the operation's data (`moved`: whether any moved), and before its end
+    /// (`ends`). Injects the fault when its turn has come. `title`: the operation's, for the log.
     void turn(ArmedFault& armed, bool moved, bool ends, transport::Links& links, const std::string& title);
 
  private:

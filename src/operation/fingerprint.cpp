@@ -1,5 +1,6 @@
 #include "operation/fingerprint.hpp"
 
+#include "core/assert.hpp"
 #include "core/hash.hpp"
 
 #include <fmt/format.h>
@@ -25,6 +26,7 @@ std::string describe_block_length(std::uint64_t block) {
 }
 
 std::string describe_quantized(int operation, DType input, ReduceOp::Kind op, unsigned terms, std::uint64_t count) {
+    TUTTI_ASSERT(is_quantized(operation));
     static constexpr const char* names[] = {
 #define TUTTI_QUANTIZED_FUNCTION(name, ...) #name,
 #include <tutti/collectives.def>
@@ -37,6 +39,7 @@ std::string describe_quantized(int operation, DType input, ReduceOp::Kind op, un
         return value;
     };
     const unsigned format = take(format_bits), scale = take(scales_bits), output = take(output_bits), codes = take(1);
+    TUTTI_ASSERT(format < std::size(formats));
     std::string text = fmt::format("{} of {}", names[operation - quantized_all_reduce], to_string(input));
     text += count >= hashed ? fmt::format(", count, rows and scale (digest of them all: {:x})", count & 0xffff)
                             : fmt::format(" × {}", count);
@@ -69,7 +72,10 @@ DType dtype_of(std::uint64_t fingerprint) {
 }  // namespace
 
 std::uint64_t Fingerprint::pack(int operation, DType dtype, ReduceOp::Kind op, int root, std::uint64_t count) {
+    TUTTI_ASSERT(operation >= 0 && operation < 32 && root >= -1);
+    TUTTI_ASSERT(static_cast<std::uint64_t>(dtype) < 32 && static_cast<std::uint64_t>(op) < 16);
     if (count >= hashed) count = hashed | ((count * 0x9e3779b97f4a7c15ULL) >> 29);
+    TUTTI_ASSERT(count < 2 * hashed);
     const auto root_bits = static_cast<std::uint64_t>(std::min(root, 16382) + 1);
     return static_cast<std::uint64_t>(operation) << 59 | static_cast<std::uint64_t>(dtype) << 54 |
            static_cast<std::uint64_t>(op) << 50 | root_bits << 36 | count;
@@ -87,6 +93,8 @@ std::uint64_t Fingerprint::pack(int operation, DType dtype, ReduceOp::Kind op, i
 
 std::uint64_t Fingerprint::pack(const QuantizedTerms& terms, std::span<const std::uint64_t> counts) {
     const auto output = std::ranges::find(outputs, terms.output) - std::begin(outputs);
+    TUTTI_ASSERT(is_quantized(terms.operation) && output < std::ssize(outputs));
+    TUTTI_ASSERT(terms.block % 32 == 0 && terms.block > 0 && terms.block <= QuantizedTerms::tensor);
     unsigned bits = static_cast<unsigned>(terms.block / 32);
     bits = bits << 1 | (terms.gathers_codes ? 1U : 0U);
     bits = bits << output_bits | static_cast<unsigned>(output);
@@ -97,6 +105,7 @@ std::uint64_t Fingerprint::pack(const QuantizedTerms& terms, std::span<const std
 }
 
 std::uint64_t Fingerprint::pack_graph(std::uint64_t first, std::uint64_t hash) {
+    TUTTI_ASSERT(first >> 59 != 0);
     const auto op = static_cast<ReduceOp::Kind>((first >> 50) & 15);
     return pack(graph_start, dtype_of(first), op, static_cast<int>(first >> 59), hash | hashed);
 }

@@ -1,4 +1,5 @@
-// Fingerprint: an operation in 64 bits that can be read back; the headers of all messages carry it.
+// Fingerprint: the arguments of an operation on which ranks must agree, packed into 64 bits from which an error message
+// can describe them; the headers of all messages carry it.
 //
 //   5 bits operation | 5 dtype | 4 reduce op | 14 root + 1 | 36 count
 // Counts that do not fit, and lists of counts, are hashed into the count's bits; its top bit says so.
@@ -36,13 +37,13 @@ struct Fingerprint {
     /// Of a quantised collective. `counts` also holds the terms that cannot be read back from it (a scale, rows,
     /// different counts).
     static std::uint64_t pack(const QuantizedTerms& terms, std::span<const std::uint64_t> counts);
-    /// Of the first collective of a graph that passes changed: its own fingerprint gives way to `hash`, of all of the
-    /// graph's collectives on the group.
+    /// For a graph whose passes changed its collectives: replaces the fingerprint of the first one by `hash`, a digest
+    /// of all of the graph's collectives on the group.
     static std::uint64_t pack_graph(std::uint64_t first, std::uint64_t hash);
-    /// "all_reduce of float32 × 10, sum"; for errors. It leaves out sizes that differ by rank: of an all_to_all it
-    /// tells none, of others a digest of them all; likewise of several that are launched as one.
+    /// "all_reduce of float32 × 10, sum"; for error messages. Sizes that differ between ranks are left out: an
+    /// all_to_all has none, others have a digest of all sizes, as have coalesced collectives.
     static std::string describe(std::uint64_t fingerprint);
-    /// "all_to_all: rank 0 sends int32 × 3 to rank 1, which expects 1"; where ranks call the same, but a pair of them
+    /// "all_to_all: rank 0 sends int32 × 3 to rank 1, which expects 1": ranks make the same call, but a pair of them
     /// expects blocks of different lengths.
     static std::string describe_block(std::uint64_t fingerprint, int from, std::uint64_t sent_bytes, int to,
                                       std::uint64_t expected_bytes);
@@ -63,8 +64,6 @@ enum class Making : int { new_group = -1, split = 0, mesh = 1 };
 /// Its root says with which collective the graph begins.
 inline constexpr int graph_start = 29;
 inline constexpr int object_message = 30;
-
-/// Stands for all operations that a rank will never do.
 
 constexpr bool is_message(std::uint64_t fingerprint) {
     return static_cast<int>(fingerprint >> 59) >= object_message;

@@ -1,5 +1,6 @@
 #include "operation/group_table.hpp"
 
+#include "core/assert.hpp"
 #include "operation/channel.hpp"
 #include "operation/member.hpp"
 #include "operation/ranks.hpp"
@@ -22,6 +23,7 @@ void check_numbers(std::uint64_t taken, std::uint32_t count) {
 }  // namespace
 
 void GroupTable::add(std::uint32_t index, const std::shared_ptr<Member>& group) {
+    TUTTI_ASSERT(group != nullptr && index < Channel::groups_max);
     const MutexLock lock(mutex_);
     std::erase_if(groups_, [](const auto& entry) { return entry.second.expired(); });
     groups_[index] = group;
@@ -49,23 +51,28 @@ void GroupTable::add_all(std::vector<std::shared_ptr<Member>>& groups) const {
 GroupPlace GroupTable::next_place(std::uint32_t count, std::uint64_t part_bytes) {
     const MutexLock lock(mutex_);
     check_numbers(next_index_, count);
+    TUTTI_ASSERT(count > 0 && next_index_ > 0);
     const GroupPlace place{next_index_, next_offset_};
     next_index_ += count;
     next_offset_ += count * part_bytes;
+    TUTTI_ASSERT(next_index_ > place.index && next_offset_ >= place.offset);
     return place;
 }
 
 // Numbers and places of the upper half.
 GroupPlace GroupTable::next_place_in_store(std::uint32_t count, std::uint64_t part_bytes) {
+    TUTTI_ASSERT(count > 0);
     Store store = PrefixStore("group/" + world_ + "/places", store_);
     const auto index = store.add("index", count) - count;
     const auto offset = store.add("offset", static_cast<std::int64_t>(count * part_bytes));
     check_numbers(static_cast<std::uint64_t>(index), count);
+    TUTTI_ASSERT(index >= 0 && offset >= 0);
     return {static_cast<std::uint32_t>(index) + Channel::groups_max / 2,
             transport::Arena::parts_bytes / 2 + static_cast<std::uint64_t>(offset) - count * part_bytes};
 }
 
 void GroupTable::leave(std::uint32_t index) {
+    TUTTI_ASSERT(index < Channel::groups_max);
     const MutexLock lock(mutex_);
     left_.insert(index);
 }
@@ -76,6 +83,7 @@ void GroupTable::leave_all() {
 }
 
 void GroupTable::forget(std::uint32_t index) {
+    TUTTI_ASSERT(index < Channel::groups_max);
     const MutexLock lock(mutex_);
     groups_.erase(index);
 }
@@ -101,6 +109,7 @@ std::uint64_t GroupTable::fingerprint_of(std::uint64_t channel) const {
 }
 
 bool GroupTable::has_finished(std::uint64_t channel) const {
+    TUTTI_ASSERT(!Channel::is_message(channel));
     const auto group = find(Channel::group(channel));
     return group && group->collectives().has_finished(Channel::number(channel));
 }

@@ -1,7 +1,7 @@
 // GroupTable: the groups of a world by number, and those of them that ranks have left.
 //
-// All ranks count numbers, and places in shared memory, alike, as each makes all groups; groups that only some ranks
-// make take theirs from the store.
+// All ranks make the groups of all ranks' calls, so all assign the same numbers and the same offsets in shared memory
+// without communication; groups that only some ranks make (use_local_synchronization) take theirs from the store.
 //
 // Threads: any.
 #pragma once
@@ -33,28 +33,28 @@ struct GroupPlace {
 class GroupTable final : public transport::Calls {
  public:
     explicit GroupTable(std::string world, Store store = {}) : world_(std::move(world)), store_(std::move(store)) {}
-    /// The store of the world that has come together.
+    /// The store of the world, known once the ranks have joined.
     void use(Store store) { store_ = std::move(store); }
 
     void add(std::uint32_t index, const std::shared_ptr<Member>& group);
-    /// The group with that number, 0: of all ranks; null: this rank is not in it, or it is gone.
+    /// The group with that number (0: of all ranks); null: this rank is not a member, or the group has been destroyed.
     std::shared_ptr<Member> find(std::uint32_t index) const;
     std::vector<std::shared_ptr<Member>> all() const;
     void add_all(std::vector<std::shared_ptr<Member>>& groups) const;
 
-    /// Held from agreeing about new groups until they have their numbers: two threads that make groups at once get the
-    /// same numbers on all ranks, or an error.
+    /// A lock, held from the agreement on new groups until they have their numbers: two threads that make groups
+    /// concurrently get the same numbers on all ranks, or an error.
     [[nodiscard]] std::unique_lock<std::mutex> making() { return std::unique_lock(making_); }
     /// Takes `count` numbers, each with `part_bytes` of shared memory; returns the first.
     GroupPlace next_place(std::uint32_t count, std::uint64_t part_bytes);
     /// The same for groups that only some ranks make: counted in the store.
     GroupPlace next_place_in_store(std::uint32_t count, std::uint64_t part_bytes);
 
-    /// This rank leaves one, or all: messages announced for it are refused.
+    /// This rank leaves a group, or all groups: messages announced for it are refused from now on.
     void leave(std::uint32_t index);
     void leave_all();
     void forget(std::uint32_t index);
-    /// Another rank has left one. This rank has read all that it sent there.
+    /// Another rank (of the world) has left a group, and this rank has read all that it sent there.
     void note_left(std::uint32_t index, int peer);
     bool has_left(std::uint32_t index, int peer) const;
 

@@ -27,42 +27,42 @@ class FailureInquiry;
 class Operation;
 class Ranks;
 
-/// The streams of another library's transport that carry a group's messages, and the mailbox over them.
+/// The streams of a registered transport that carries a group's messages, and the mailbox over them.
 class ForeignStreams {
  public:
     virtual ~ForeignStreams() = default;
     virtual transport::Mailbox& mailbox() noexcept = 0;
-    /// Whether bytes have gone to a rank of the world or come from it, or may have.
+    /// Whether bytes may have been exchanged with a rank of the world.
     virtual bool is_connected(int peer) = 0;
 };
 
-/// The collectives of a group that have been issued on this rank, and are not over: they run one after the other.
+/// The collectives of a group that have been issued on this rank and are not complete: they run one after the other.
 class IssuedCollectives {
  public:
     virtual ~IssuedCollectives() = default;
-    /// Moves them on as far as they go. True if anything moved.
+    /// Moves them forward without blocking. True if anything moved.
     virtual bool progress() = 0;
-    /// The one that moves; null: none.
+    /// The current collective, which is the oldest; null: there is none.
     virtual std::shared_ptr<Operation> front() const = 0;
-    /// Whether the one that moves ends well although ranks of a group disagree about a later collective: all ranks have
-    /// come to it and mean the same, and a library carries it out, or is about to.
+    /// Whether the current collective will succeed although ranks of a group disagree about a later one: all ranks have
+    /// entered it and agree on it, and a library carries it out, or is about to.
     virtual bool ends_before(const rendezvous::Verdict& disagreement) const = 0;
-    /// All end with it.
+    /// All complete with the error.
     virtual void drop(const std::exception_ptr& error) = 0;
-    /// The recorder learns which ranks the one that moves waits for, since a look before `now`, and which have left.
+    /// Notes in the recorder which ranks the current one waits for, from `since` to `now`, and which ranks have left.
     virtual void record_waits(Instant since, Instant now) = 0;
-    /// Checks that the one that moves is in time, and goes well, as far as this rank can see.
+    /// Checks the deadline of the current one, and whether other ranks disagree about it or have left.
     virtual void check_front(Instant now) = 0;
-    /// The latter of the last one, when this rank has none in flight.
+    /// Checks whether other ranks disagree about the last one, when this rank has none in flight.
     virtual void check_last() = 0;
     virtual FailureInquiry& inquiry() = 0;
-    /// The mailbox by which the one that moves goes on now.
+    /// The mailbox that carries the messages of the current one now.
     virtual transport::Mailbox& mailbox_of_front() const = 0;
 
     // The questions of other ranks (transport::Calls).
     virtual std::uint64_t fingerprint_at(std::uint64_t sequence) const = 0;
     virtual bool has_finished(std::uint64_t sequence) const = 0;
-    /// Whether all bytes that this rank sends to `peer` in that collective, if any, are on their way.
+    /// Whether all bytes that this rank sends to `peer` in that collective, if any, have been handed to a stream.
     virtual bool has_sent_all(int peer, std::uint64_t sequence) const = 0;
 };
 
@@ -77,19 +77,19 @@ class Member {
     virtual record::Recorder& recorder() noexcept = 0;
     virtual FailureInquiry& inquiry() noexcept = 0;
     virtual IssuedCollectives& collectives() noexcept = 0;
-    /// What carries the group's bytes in place of the world's streams; null: these do.
+    /// The transport that carries the group's bytes instead of the world's streams; null: the world's streams do.
     virtual ForeignStreams* transport() const noexcept = 0;
-    /// Its messages: the world's, unless another transport carries them.
+    /// The mailbox of its messages: the world's, unless another transport carries them.
     virtual transport::Mailbox& mailbox() const noexcept = 0;
 
-    /// An operation is over, with an error or well: recorded, and complete.
+    /// Completes an operation, with an error or (null) success, and records that.
     virtual void end(const std::shared_ptr<Operation>& operation, const std::exception_ptr& error) = 0;
-    /// The world has failed: ends the operations that backends have under way. Not under the lock.
+    /// The world has failed: completes the operations that backends have under way. Not under the lock.
     virtual void end_handed_over(const std::exception_ptr& failure) = 0;
-    /// Blocks until the operation is complete, whoever moves it; throws Timeout when the deadline has passed first. Not
-    /// under the lock.
+    /// Blocks until the operation is complete, whichever thread moves it; throws Timeout if the deadline passes first.
+    /// Not under the lock.
     virtual void wait(Operation& operation, const Deadline& deadline) = 0;
-    /// The same for one that a backend has under way; and until one of a device has been issued.
+    /// The same for an operation that a backend has under way; and until a device's operation has been issued.
     virtual void wait_for_handed_over(Operation& operation, const Deadline& deadline) = 0;
     virtual void wait_until_issued(Operation& operation) = 0;
 };

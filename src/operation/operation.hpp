@@ -1,4 +1,4 @@
-// Operation: one collective, send or receive on its way through a group; a Work refers to one.
+// Operation: one collective, send or receive under way in a group; a Work refers to one.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -28,14 +28,14 @@ namespace tutti::detail {
 
 class Operation;
 
-/// Makes the operation as which a short call goes on, when it takes longer than a moment or is not short for other
+/// Makes the operation into which a short call turns when it takes longer than a moment, or is not short for other
 /// ranks: make(call).
 struct OperationMaker {
     std::shared_ptr<Operation> (*make)(const void* call);
     const void* call;
 };
 
-/// How the recorder sees a collective.
+/// The recorder's kind of a collective.
 constexpr record::Kind recorded_kind(Collective collective) noexcept {
     switch (traits_of(collective).root) {
         case CollectiveTraits::Root::source: return record::Kind::from_root;
@@ -48,16 +48,16 @@ constexpr int recorded_root(Collective collective, int root) noexcept {
     return recorded_kind(collective) == record::Kind::collective ? -1 : root;
 }
 
-/// How far a collective has come that the group runs itself.
+/// The state of a collective that the group itself runs.
 enum class OperationState : std::uint8_t {
-    queued,     ///< others of its group come first
+    queued,     ///< behind other collectives of its group
     in_slots,   ///< the ranks of a host exchange it in slots
-    relayed,    ///< ranks pass on its blocks for each other
-    compared,   ///< ranks find out whether all mean the same, before a transport's library carries it out
+    relayed,    ///< ranks relay its blocks for each other
+    compared,   ///< ranks check that all make the same call, before a transport's library carries it out
     scheduled,  ///< a schedule moves its data
-    over,       ///< well, or with an error
+    over,       ///< complete, or about to be completed, with success or an error
 };
-/// Blocks that do not fit in slots, or could not be passed on, go on with a schedule. Any may end with an error.
+/// Blocks that do not fit in slots, or could not be relayed, continue with a schedule. Any state may end with an error.
 constexpr bool may_move(OperationState from, OperationState to) noexcept {
     using enum OperationState;
     switch (to) {
@@ -71,28 +71,28 @@ constexpr bool may_move(OperationState from, OperationState to) noexcept {
     return false;
 }
 
-/// What the backend of a device gets beside the call.
+/// Arguments of a device's backend, in addition to the call.
 struct DeviceArguments {
     std::optional<ReduceOp> premultiplied{};  ///< with its factor
     std::vector<const void*> input_blocks{};  ///< where the blocks do not adjoin
     std::vector<void*> output_blocks{};
 };
 
-/// A quantised collective: its schedule's request, and what this rank adds to it.
+/// The quantised form of a collective: its schedule's request, and this rank's own parameters.
 struct QuantizedCall {
     algorithm::Request request;
     engine::Coding coding;
     std::uint64_t counted_bytes = 0;  ///< for the counters, in place of its elements' bytes
 };
 
-/// Of an operation that a backend runs.
+/// The state of an operation that a backend runs.
 struct HandedOver {
     std::unique_ptr<BackendRequest> request;  ///< null: tutti runs it itself
-    /// Its place in its group's list of those, until it is over; under the world's lock.
+    /// Its entry in its group's list of operations handed over, until it is complete; under the world's lock.
     std::optional<std::list<std::shared_ptr<Operation>>::iterator> place{};
 };
 
-/// How far an operation has come, this time: a plan and a graph run it again and again.
+/// The state of one run of an operation: plans and graphs run an operation repeatedly.
 struct Run {
     std::uint64_t sequence = 0;                           ///< its number among its group's collectives
     OperationState state = OperationState::queued;        ///< changes by Operation::move_to()
@@ -113,7 +113,7 @@ class Operation : public Completion {
     bool is_collective = true;
     bool is_receive = false;
     bool caller_goes_on = false;      // asynchronous: its caller is known to compute before it waits
-    bool is_of_service = false;       // serves other ranks, and no call of this one is in it: not recorded
+    bool is_of_service = false;       // internal, on behalf of other ranks' calls: not recorded
     bool planned = false;             // a plan's: it is likely to run again (renew)
     bool is_symmetric = false;        // a collective's group had symmetric memory when it was called
     engine::CollectiveCall call;      // collectives: its buffers, in one piece, and what ranks agree on
@@ -139,14 +139,14 @@ class Operation : public Completion {
 
     /// Throws InternalError if it may not.
     void move_to(OperationState next);
-    /// The buffers as a schedule sees them: values that the results replace are in the output.
+    /// The operands of its schedule: of an in-place call, the output also holds the input.
     engine::Operands operands() const;
-    /// Takes a call, and the numbers of its blocks, which live as long as this operation from now on.
+    /// Copies the call, and its lists of counts and offsets, which the operation owns from now on.
     void set_call(const engine::CollectiveCall& from);
-    /// A new one that does the same, on the same buffers and temporaries.
+    /// A new operation that makes the same call, on the same buffers and temporaries.
     std::shared_ptr<Operation> again() const;
-    /// Makes this one, which is over, do the same as `model`, which it was made from, another time: in its own memory.
-    /// Only where nobody else refers to it.
+    /// Prepares this complete operation for another run as `model`, from which it was made, without allocation. No
+    /// other thread may have access to it.
     void renew(const Operation& model);
 
  private:

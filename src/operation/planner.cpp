@@ -1,6 +1,7 @@
 #include "operation/planner.hpp"
 
 #include "algorithm/select.hpp"
+#include "core/assert.hpp"
 #include "engine/slots.hpp"
 #include "operation/block_size_predictor.hpp"
 
@@ -19,6 +20,7 @@ constexpr std::size_t short_bytes_max = 16 << 10;
 
 Planner::Planner(algorithm::Layout layout, int rank, bool rank_order)
     : layout_(std::move(layout)), rank_(rank), rank_order_(rank_order) {
+    TUTTI_ASSERT(rank_ >= 0 && rank_ < layout_.size());
     for (int c = 1; c <= collective_count && !layout_.tuning.named.empty(); ++c) {
         const auto collective = static_cast<Collective>(c);
         named_[static_cast<std::size_t>(c)] = algorithm::parse_override(layout_.tuning.named, collective);
@@ -32,6 +34,7 @@ void Planner::serve_with(Collective collective, std::optional<std::string> algor
 }
 
 void Planner::use_slots() {
+    TUTTI_ASSERT(kept_.empty() && layout_.shared_memory);
     uses_slots_ = true;
     for (int c = 1; c <= collective_count; ++c) choose_short_sizes(static_cast<Collective>(c));
 }
@@ -41,6 +44,7 @@ void Planner::choose_short_sizes(Collective collective) {
 }
 
 void Planner::use_library(bool ranks_share_memory) {
+    TUTTI_ASSERT(kept_.empty() && library_ == Library::none);
     library_ = ranks_share_memory ? Library::beside_memory : Library::alone;
 }
 
@@ -55,6 +59,7 @@ bool Planner::blocks_fit(const engine::CollectiveCall& call) const noexcept {
 }
 
 Path Planner::path_by_messages(const engine::CollectiveCall& call) {
+    TUTTI_ASSERT(call.collective >= Collective{1} && static_cast<int>(call.collective) <= collective_count);
     const auto& name = named(call.collective);
     if (call.collective == Collective::all_to_all) {
         if (layout_.size() < 4 || (uses_slots_ && name != "bruck")) return Path::schedule;
@@ -71,6 +76,7 @@ Path Planner::path_by_messages(const engine::CollectiveCall& call) {
 // A plan's call comes again and again, and allocates nothing.
 const algorithm::Request& Planner::request_of(const engine::CollectiveCall& call, const Circumstances& with) {
     const CollectiveTraits& traits = traits_of(call.collective);
+    TUTTI_ASSERT(!traits.is_rooted() || (call.root >= 0 && call.root < layout_.size()));
     algorithm::Request& q = asked_;
     q.collective = call.collective;
     q.rank = rank_;
@@ -87,6 +93,7 @@ const algorithm::Request& Planner::request_of(const engine::CollectiveCall& call
     for (auto* const numbers : {&q.counts, &q.send_counts, &q.send_offsets, &q.receive_counts, &q.receive_offsets})
         numbers->clear();
     engine::write_blocks(q, call, rank_, layout_.size());
+    TUTTI_ASSERT(q.element_bytes > 0);
     q.largest_count = std::nullopt;
     if (with.largest_bytes) q.largest_count = *with.largest_bytes / q.element_bytes;
     // Blocks that could not be passed on: only equal ones can (BruckExchange).
@@ -101,12 +108,14 @@ std::shared_ptr<const schedule::Schedule> Planner::plan(const engine::Collective
 
 std::shared_ptr<const schedule::Schedule> Planner::plan(const algorithm::Request& request) {
     const auto found = std::ranges::find(kept_, request, &Kept::request);
+    TUTTI_ASSERT(request.rank == rank_);
     if (found != kept_.end()) {
         kept_.splice(kept_.begin(), kept_, found);
     } else {
         kept_.push_front({request, std::make_shared<const schedule::Schedule>(algorithm::plan(layout_, request))});
         if (kept_.size() > schedules_max) kept_.pop_back();
     }
+    TUTTI_ASSERT(kept_.size() <= schedules_max && kept_.front().schedule != nullptr);
     return kept_.front().schedule;
 }
 
@@ -126,6 +135,7 @@ std::uint64_t Planner::largest_relayed() {
             if (algorithm::choose(layout_, request).algorithm == "bruck") largest = room;
         }
         largest_relayed_ = largest;
+        TUTTI_ASSERT(largest <= BlockSizePredictor::most_room);
     }
     return *largest_relayed_;
 }

@@ -1,7 +1,7 @@
-// Planner: how a group moves the data of its collectives: by which path, by which algorithm, and by which schedule,
-// which it keeps for the next call of the same shape.
+// Planner: chooses how a group moves the data of its collectives: by which path, by which algorithm, and by which
+// schedule, which it caches for the next call of the same shape.
 //
-// Threads: one at a time (the world's lock), but layout(), named() and fits_in_slots(), whose answers change only
+// Threads: one at a time (the world's lock), except layout(), named() and fits_in_slots(), whose results change only
 // while no collective is under way.
 #pragma once
 
@@ -22,31 +22,31 @@ namespace tutti::detail {
 
 /// How the data of a collective move.
 enum class Path : std::uint8_t {
-    slots,    ///< in slots of the memory that all ranks share; an all_to_all goes on by another path where a block of
-              ///< some rank does not fit
-    library,  ///< by the library of the group's transport, where it offers that; ranks compare their calls before
-    relay,    ///< of an all_to_all: ranks pass short blocks on for each other; by a schedule where a block does not fit
+    slots,    ///< in slots of the memory that all ranks share; an all_to_all continues by another path if a block of
+              ///< any rank does not fit
+    library,  ///< by the library of the group's transport, where it offers that; ranks compare their calls first
+    relay,    ///< all_to_all: ranks relay short blocks for each other, and continue with a schedule if one does not fit
     schedule
 };
 
 class Planner {
  public:
-    /// Schedules that it keeps.
+    /// The capacity of the cache of schedules.
     static constexpr std::size_t schedules_max = 64;
 
-    /// Of that rank of the group with that layout. `rank_order`: all reductions combine in the order of ranks.
+    /// The planner of `rank` in the group with that layout. `rank_order`: all reductions combine in the order of ranks.
     Planner(algorithm::Layout layout, int rank, bool rank_order);
 
     const algorithm::Layout& layout() const noexcept { return layout_; }
-    /// The algorithm that is to serve a collective against the tuning, or the excluded one ("^ring"); empty: none.
-    /// Equal on all ranks.
+    /// The algorithm that overrides the tuning for a collective, or the excluded one ("^ring"); empty: none. Equal on
+    /// all ranks.
     const std::optional<std::string>& named(Collective collective) const noexcept {
         return named_[static_cast<std::size_t>(collective)];
     }
     void serve_with(Collective collective, std::optional<std::string> algorithm);
-    /// All ranks share memory, where their slots are. Before the first collective.
+    /// All ranks share memory and have slots in it. Before the first collective.
     void use_slots();
-    /// A transport carries the group's bytes whose library may carry out collectives. Before the first collective.
+    /// The library of the group's transport may carry out collectives. Before the first collective.
     void use_library(bool ranks_share_memory);
 
     /// The path of a call: the one place that decides. Equal on all ranks, as it depends on nothing else.
@@ -54,7 +54,7 @@ class Planner {
         const bool in_slots = call.collective == Collective::all_to_all ? uses_slots_ : fits_in_slots(call);
         return in_slots ? Path::slots : path_by_messages(call);
     }
-    /// The same for one that does not run in slots, or does not end there.
+    /// The same for a call that does not run in slots, or whose blocks did not fit there.
     Path path_by_messages(const engine::CollectiveCall& call);
     /// Whether this rank's part fits into its slot. Ranks may differ in that for an all_to_all.
     bool fits_in_slots(const engine::CollectiveCall& call) const noexcept {

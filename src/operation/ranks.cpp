@@ -1,5 +1,7 @@
 #include "operation/ranks.hpp"
 
+#include "core/assert.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +12,10 @@ Ranks::Ranks(std::vector<int> in_world, int own, int world_size)
       are_all_(in_world_.empty()),
       own_(own),
       size_(are_all_ ? world_size : static_cast<int>(in_world_.size())),
-      rank_(rank_of(own)) {}
+      rank_(rank_of(own)) {
+    TUTTI_ASSERT(rank_ >= 0 && rank_ < size_);
+    TUTTI_ASSERT(!are_all_ || size_ == world_size);
+}
 
 int Ranks::find(int global) const noexcept {
     const auto found = std::ranges::find(in_world_, global);

@@ -3,6 +3,8 @@
 // A value that never changes. Threads: any.
 #pragma once
 
+#include "core/assert.hpp"
+
 #include <cstddef>
 #include <vector>
 
@@ -14,29 +16,30 @@ class Ranks {
     /// rank, of the world; it is one of them.
     Ranks(std::vector<int> in_world, int own, int world_size);
 
-    /// This rank's.
+    /// This process's rank in the group.
     int rank() const noexcept { return rank_; }
-    /// The same in the world.
+    /// This process's rank in the world.
     int own_global() const noexcept { return own_; }
     int size() const noexcept { return size_; }
-    /// They are those of the world.
+    /// Whether the group has all ranks of the world, in the world's order.
     bool are_all() const noexcept { return are_all_; }
 
-    /// Rank in the world; of any_source, and none, itself.
+    /// The rank in the world of a rank of the group; negative ranks (any source, none) are returned unchanged.
     int global(int rank) const noexcept {
+        TUTTI_ASSERT(rank < size_);
         return are_all_ || rank < 0 ? rank : in_world_[static_cast<std::size_t>(rank)];
     }
     std::vector<int> global(const std::vector<int>& ranks) const;
-    /// Rank here of a rank of the world; -1: it is not a member.
+    /// The rank in the group of a rank of the world; -1: it is not a member.
     int rank_of(int global) const noexcept {
         if (are_all_) return global >= 0 && global < size_ ? global : -1;
         return find(global);
     }
-    /// Of ranks of the world, those that are members.
+    /// The ranks in the group of those ranks of the world that are members.
     std::vector<int> ranks_of(const std::vector<int>& globals) const;
-    /// Ranks of the world, by rank.
+    /// The ranks in the world of all members, by group rank.
     std::vector<int> all() const;
-    /// The same; empty: they are those of the world.
+    /// The same; empty if the group has all ranks of the world.
     const std::vector<int>& in_world() const noexcept { return in_world_; }
 
  private:

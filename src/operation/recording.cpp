@@ -1,5 +1,6 @@
 #include "operation/recording.hpp"
 
+#include "core/assert.hpp"
 #include "operation/channel.hpp"
 
 #include <tutti/error.hpp>
@@ -24,6 +25,7 @@ const char* cause_of(const std::exception& error) {
 }  // namespace
 
 record::Ticket begin(record::Recorder& recorder, const Ranks& ranks, const Operation& operation) {
+    TUTTI_ASSERT(operation.run.ticket == 0);
     if (operation.is_of_service) return 0;
     if (!operation.is_collective) {
         const transport::Transfer& transfer = operation.transfer;
@@ -38,6 +40,7 @@ record::Ticket begin(record::Recorder& recorder, const Ranks& ranks, const Opera
                               record::State::started);
     }
     const engine::CollectiveCall& call = operation.call;
+    TUTTI_ASSERT(operation.run.sequence > 0);
     const std::uint64_t bytes =
         operation.quantized ? operation.quantized->counted_bytes : call.contributed_bytes(ranks.rank(), ranks.size());
     const record::Ticket ticket = recorder.begin({.sequence = operation.run.sequence,
@@ -53,6 +56,7 @@ record::Ticket begin(record::Recorder& recorder, const Ranks& ranks, const Opera
 void note_splits(record::Recorder& recorder, const Ranks& ranks, const engine::CollectiveCall& call,
                  record::Ticket ticket) {
     if (call.collective != Collective::all_to_all || !recorder.keeps_splits()) return;
+    TUTTI_ASSERT(call.send_counts.empty() || call.send_counts.size() == static_cast<std::size_t>(ranks.size()));
     if (!call.send_counts.empty()) return recorder.note_splits(ticket, call.send_counts, call.receive_counts);
     const std::vector<std::uint64_t> even(static_cast<std::size_t>(ranks.size()), call.count);
     recorder.note_splits(ticket, even, even);
@@ -61,10 +65,12 @@ void note_splits(record::Recorder& recorder, const Ranks& ranks, const engine::C
 void end(record::Recorder& recorder, const Ranks& ranks, const Operation& operation, bool well) {
     if (well && operation.is_receive)
         recorder.note_source(operation.run.ticket, ranks.rank_of(operation.transfer.peer));
+    TUTTI_ASSERT(!operation.done());
     recorder.end(operation.run.ticket, well ? record::State::completed : record::State::failed);
 }
 
 void failure(record::Recorder& recorder, const Ranks& ranks, const std::exception_ptr& error) {
+    TUTTI_ASSERT(error != nullptr);
     try {
         std::rethrow_exception(error);
     } catch (const std::exception& cause) {
@@ -80,6 +86,7 @@ void gone(record::Recorder& recorder, const Ranks& ranks, int global) {
 
 void waits(record::Recorder& recorder, const Operation& operation, std::span<const int> peers, Instant since,
            Instant now) {
+    TUTTI_ASSERT(since <= now);
     for (const int peer : peers) recorder.note_wait(peer, now - std::max(since, operation.run.started));
 }
 

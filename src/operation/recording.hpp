@@ -1,4 +1,4 @@
-// Recording: what a group's recorder learns of its operations.
+// Recording: writes a group's operations to its flight recorder.
 //
 // Threads: one at a time (the world's lock).
 #pragma once
@@ -13,18 +13,18 @@
 
 namespace tutti::detail::recording {
 
-/// It is issued. 0: it is not recorded.
+/// Records that the operation is issued. Returns 0 if it is not to be recorded.
 record::Ticket begin(record::Recorder& recorder, const Ranks& ranks, const Operation& operation);
-/// Of an all_to_all: the recorder learns the lengths of its blocks, if it keeps those.
+/// Records the lengths of the blocks of an all_to_all, if the recorder keeps those.
 void note_splits(record::Recorder& recorder, const Ranks& ranks, const engine::CollectiveCall& call,
                  record::Ticket ticket);
-/// It is over, well or with an error.
+/// Records that the operation is complete, with success or an error.
 void end(record::Recorder& recorder, const Ranks& ranks, const Operation& operation, bool well);
-/// The world has failed, and with it the group.
+/// Records that the world has failed, and with it the group.
 void failure(record::Recorder& recorder, const Ranks& ranks, const std::exception_ptr& error);
-/// A rank of the world has died, or has left.
+/// Records that a rank of the world has died, or has left.
 void gone(record::Recorder& recorder, const Ranks& ranks, int global);
-/// It has waited for `peers` between these two looks, if it had begun.
+/// Records that the operation has waited for `peers` from `since`, or from its start if that is later, to `now`.
 void waits(record::Recorder& recorder, const Operation& operation, std::span<const int> peers, Instant since,
            Instant now);
 
