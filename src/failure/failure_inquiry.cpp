@@ -1,5 +1,6 @@
 #include "failure/failure_inquiry.hpp"
 
+#include "core/assert.hpp"
 #include "core/retell.hpp"
 #include "operation/channel.hpp"
 #include "operation/fingerprint.hpp"
@@ -16,6 +17,7 @@ using group::Fingerprint;
 using rendezvous::VerdictKind;
 
 std::string FailureInquiry::title_of(const Operation& operation) const {
+    TUTTI_ASSERT(operation.name != nullptr);
     const int tag = operation.is_collective ? -1 : Channel::tag(operation.transfer.channel);
     const std::string number = operation.is_collective ? fmt::format(" #{}", operation.run.sequence)
                                : tag > 0               ? fmt::format(" with tag {}", tag)
@@ -24,6 +26,7 @@ std::string FailureInquiry::title_of(const Operation& operation) const {
 }
 
 ErrorContext FailureInquiry::context_of(const Operation& operation) const {
+    TUTTI_ASSERT(operation.name != nullptr);
     ErrorContext context;
     context.operation = operation.name;
     context.sequence = operation.run.sequence;
@@ -41,12 +44,14 @@ void FailureInquiry::refuse(const char* name, const std::exception_ptr& cause) c
 
 std::vector<int> FailureInquiry::peer_of(const Operation& message) const {
     if (message.is_collective || message.transfer.peer < 0) return {};
+    TUTTI_ASSERT(ranks_.rank_of(message.transfer.peer) >= 0);
     return {ranks_.rank_of(message.transfer.peer)};
 }
 
 // ---- Causes
 
 void FailureInquiry::time_out(const Operation& operation, const std::vector<int>& missing) {
+    TUTTI_ASSERT(std::ranges::all_of(missing, [this](int rank) { return rank >= 0 && rank < ranks_.size(); }));
     const ErrorContext context = context_of(operation);
     std::string text = fmt::format("{}: timed out after {:.3f} s of {:.3f} s", title_of(operation),
                                    std::chrono::duration<double>(context.elapsed).count(),
@@ -61,6 +66,7 @@ void FailureInquiry::time_out(const Operation& operation, const std::vector<int>
 }
 
 void FailureInquiry::mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine) {
+    TUTTI_ASSERT(peer >= 0 && peer < ranks_.size());
     if (!group::is_message(theirs) || !group::is_message(mine)) {
         return mismatch(peer, sequence,
                         fmt::format("rank {} called {}, but rank {} called {}", ranks_.own_global(),
@@ -73,11 +79,13 @@ void FailureInquiry::mismatch(int peer, std::uint64_t sequence, std::uint64_t th
 
 void FailureInquiry::mismatch_of_blocks(int peer, std::uint64_t sequence, std::uint64_t fingerprint,
                                         std::uint64_t their_bytes, std::uint64_t my_bytes) {
+    TUTTI_ASSERT(their_bytes != my_bytes);
     mismatch(peer, sequence,
              Fingerprint::describe_block(fingerprint, ranks_.global(peer), their_bytes, ranks_.own_global(), my_bytes));
 }
 
 void FailureInquiry::disagreement(const Agreement::Disagreement& found) {
+    TUTTI_ASSERT(found.peer != ranks_.rank() && found.sequence > 0);
     if (found.theirs != found.mine) return mismatch(found.peer, found.sequence, found.theirs, found.mine);
     mismatch(found.peer, found.sequence,
              fmt::format("ranks {} and {} have disagreed about a collective before it", ranks_.own_global(),
@@ -96,6 +104,7 @@ void FailureInquiry::disagreed(int peer, std::uint64_t sequence, const std::stri
 }
 
 void FailureInquiry::give_up(int peer, const std::optional<rendezvous::Verdict>& cause) {
+    TUTTI_ASSERT(peer >= 0 && peer < ranks_.size());
     const int rank = ranks_.global(peer);
     rendezvous::Verdict verdict =
         (cause ? cause : court_.gone(rank))
@@ -108,6 +117,7 @@ void FailureInquiry::give_up(int peer, const std::optional<rendezvous::Verdict>&
 
 record::Subject FailureInquiry::subject(int rank, int peer, std::uint64_t sequence, bool disagreement,
                                         std::string headline) const {
+    TUTTI_ASSERT(rank < ranks_.size() && peer < ranks_.size());
     return {.headline = std::move(headline),
             .sequence = sequence,
             .rank = rank,
@@ -130,6 +140,7 @@ void FailureInquiry::publish_tail(const std::string& reason) {
 void FailureInquiry::fail_together(const record::Subject& subject, ErrorContext context) {
     publish_tail(subject.headline);
     const int own = ranks_.own_global();
+    TUTTI_ASSERT(own >= 0 && !subject.headline.empty());
     if (!court_.accuse({subject.disagreement ? VerdictKind::mismatch : VerdictKind::timed_out,
                         ranks_.global(subject.peer), subject.headline, index_, own,
                         static_cast<std::uint32_t>(subject.sequence)}))

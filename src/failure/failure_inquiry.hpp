@@ -1,8 +1,8 @@
-// FailureInquiry: what follows when an operation of a group runs out of time, or its ranks mean different things. This
-// rank puts down what it was doing, accuses, and all ranks fail with one text: that of the rank whose accusation
-// counts, which reads what all of them have put down (record/verdict).
+// FailureInquiry: finds out with the other ranks why an operation of a group times out, or why its ranks disagree. This
+// rank publishes its recent operations in the store and accuses; then all ranks fail with the same text, written by the
+// rank whose accusation prevails, which reads what all ranks have published (record/verdict).
 //
-// It also makes the titles of operations, for every error about one.
+// It also makes the titles of operations, for all error messages about them.
 //
 // Threads: publish_tail(), any; the rest one at a time (the world's lock).
 #pragma once
@@ -26,32 +26,32 @@
 
 namespace tutti::detail {
 
-/// The world, as an inquiry needs it. Ranks are the world's.
+/// The functions of a world that an inquiry uses. Ranks are the world's.
 class WorldFailures {
  public:
     virtual ~WorldFailures() = default;
-    /// Tells every rank, and waits until all that can be reached have heard it. True: this rank is to judge; false:
-    /// another is.
+    /// Sends the accusation to every rank, and waits until all reachable ranks have received it. True: this rank writes
+    /// the verdict; false: another rank does.
     virtual bool accuse(const rendezvous::Verdict& accusation) = 0;
-    /// Fails with the verdict of the rank that judges.
+    /// Waits for the verdict of the rank that writes it, and fails the world with it.
     virtual void fail_as_told(ErrorContext context) = 0;
-    /// Every rank hears of it; `here`: this one too.
+    /// Sends the verdict to every other rank; `here`: also applies it on this one.
     virtual void tell(const rendezvous::Verdict& verdict, bool here) = 0;
-    /// Why nothing comes from a rank any more; nothing: something may come.
+    /// Why no more data will arrive from a rank; empty: data may still arrive.
     virtual std::optional<rendezvous::Verdict> gone(int rank) const = 0;
     /// Ranks that have left.
     virtual std::vector<int> departed() const = 0;
-    /// Ranks that show no sign of life.
+    /// Ranks that do not answer, though their connections are open.
     virtual std::vector<int> silent() const = 0;
     /// The world ends with this error.
     virtual void fail(const std::exception_ptr& error) = 0;
-    /// It has ended already, or is about to.
+    /// Whether the world has failed, or is about to.
     virtual bool failing() const = 0;
 };
 
 class FailureInquiry {
  public:
-    /// Of the group of that name and number. `store`: for this group's inquiries alone. The others must outlive it.
+    /// For the group with that name and number. `store`: for this group's inquiries alone. The others must outlive it.
     FailureInquiry(std::string group, std::uint32_t index, const Ranks& ranks, record::Recorder& recorder, Store store,
                    WorldFailures& court)
         : group_(std::move(group)),
@@ -64,26 +64,27 @@ class FailureInquiry {
     /// "all_reduce #41 in group \"dp\" (4 ranks)".
     std::string title_of(const Operation& operation) const;
     ErrorContext context_of(const Operation& operation) const;
-    /// Throws the error `cause`, for which a call of that name cannot start: so the call has no number.
+    /// Throws `cause`, the error for which a call of function `name` cannot start; such a call has no sequence number.
     [[noreturn]] void refuse(const char* name, const std::exception_ptr& cause) const;
 
-    /// The rank from which a message comes, or to which it goes, where it names one.
+    /// The group rank of a message's sender or receiver, as a list; empty for a receive from any rank.
     std::vector<int> peer_of(const Operation& message) const;
 
-    /// Its time is up, and nothing has come from the ranks `missing`.
+    /// The operation's deadline has passed, and the data of the group's ranks `missing` has not arrived.
     void time_out(const Operation& operation, const std::vector<int>& missing);
-    /// A rank and this one have called different things, by their fingerprints.
+    /// Rank `peer` and this rank have made different calls, as their fingerprints show.
     void mismatch(int peer, std::uint64_t sequence, std::uint64_t theirs, std::uint64_t mine);
-    /// Both call the same collective, but `peer` sends a block of another length than this rank expects.
+    /// Both ranks call the same collective, but `peer` sends a block of another length than this rank expects.
     void mismatch_of_blocks(int peer, std::uint64_t sequence, std::uint64_t fingerprint, std::uint64_t their_bytes,
                             std::uint64_t my_bytes);
-    /// A rank of this host and this one have called different collectives, by their records.
+    /// A rank of this host and this rank have called different collectives, as their records in shared memory show.
     void disagreement(const Agreement::Disagreement& found);
-    /// No operation that waits for that rank can finish: all ranks hear the cause, `cause` or that of the world.
+    /// No operation that waits for that rank can complete: all ranks get the cause: `cause`, or the one the world
+    /// knows.
     void give_up(int peer, const std::optional<rendezvous::Verdict>& cause = {});
-    /// Another rank has named the cause: `told` is its judgement, or, where none has come, an accusation.
+    /// Fails as another rank says: `told` is its verdict or, if that has not arrived, an accusation.
     void fail_as_told(const rendezvous::Verdict& told, const ErrorContext& context);
-    /// Once: this rank's operations at the time of the trouble, for the others and for the dump.
+    /// Publishes this rank's recent operations for the other ranks, and dumps its record; later calls have no effect.
     void publish_tail(const std::string& reason);
 
  private:

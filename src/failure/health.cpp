@@ -1,5 +1,7 @@
 #include "failure/health.hpp"
 
+#include "core/assert.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,6 +24,7 @@ Verdict left(int rank) {
 }  // namespace
 
 void Health::hear(const Verdict& verdict) {
+    TUTTI_ASSERT(verdict.rank >= 0 || (verdict.kind != VerdictKind::left && verdict.kind != VerdictKind::peer_lost));
     const MutexLock lock(mutex_);
     note(verdict);
     changed_.notify_all();
@@ -32,6 +35,7 @@ void Health::hear(const Verdict& verdict) {
     }
     // A cause beats a symptom.
     if (!verdict_ || verdict_->kind == VerdictKind::left) verdict_ = verdict;
+    TUTTI_ASSERT(verdict_.has_value());
     has_news_.store(true, std::memory_order_release);
     bad_news_.raise(verdict_->text);
 }
@@ -55,6 +59,7 @@ void Health::note(const Verdict& verdict) {
 }
 
 bool Health::blame(const Verdict& verdict) {
+    TUTTI_ASSERT(verdict.kind != VerdictKind::silent && verdict.kind != VerdictKind::judged);
     const MutexLock lock(mutex_);
     if (verdict_) return false;
     verdict_ = verdict;
@@ -65,6 +70,7 @@ bool Health::blame(const Verdict& verdict) {
 Verdict Health::take_news() {
     const MutexLock lock(mutex_);
     has_news_.store(false, std::memory_order_relaxed);
+    TUTTI_ASSERT(verdict_.has_value());
     return *verdict_;
 }
 
@@ -74,6 +80,7 @@ std::optional<Verdict> Health::cause() const {
 }
 
 bool Health::is_judge_of(const Verdict& accusation, const std::function<bool()>& all_know, const Deadline& limit) {
+    TUTTI_ASSERT(rendezvous::is_accusation(accusation.kind) && accusation.from == rank_);
     {
         const MutexLock lock(mutex_);
         note(accusation);
@@ -81,6 +88,7 @@ bool Health::is_judge_of(const Verdict& accusation, const std::function<bool()>&
     for (;;) {
         const bool known = all_know() || limit.expired();
         const MutexLock lock(mutex_);
+        TUTTI_ASSERT(accusation_.has_value());
         if (judgement_ || accusation_->from != rank_) return false;
         if (known) return true;
         changed_.wait_for(mutex_, std::chrono::milliseconds(1));
@@ -92,13 +100,16 @@ Verdict Health::await_judgement(const Deadline& limit) {
     while (!judgement_ && !(accusation_ && gone_for_good_.contains(accusation_->from))) {
         if (changed_.wait_until(mutex_, limit.when()) == std::cv_status::timeout) break;
     }
+    TUTTI_ASSERT(judgement_ || accusation_ || verdict_);
     return judgement_ ? *judgement_ : accusation_ ? *accusation_ : *verdict_;
 }
 
 // A goodbye travels apart from the data: bytes that a connection still holds count first. Where a stream has ended
 // nothing more comes in any case; a goodbye or a verdict, which may still be on its way, tells why.
 std::optional<Verdict> Health::gone(int peer, const transport::StreamEnd* end, bool all_read, Instant now) const {
+    TUTTI_ASSERT(peer >= 0);
     if ((end != nullptr || all_read) && has_said_goodbye(peer)) return left(peer);
+    TUTTI_ASSERT(end == nullptr || end->when <= now);
     if (end == nullptr || now - end->when < cause_patience) return std::nullopt;
     if (end->broken.empty()) return left(peer);
     return Verdict{VerdictKind::peer_lost, peer,
@@ -107,6 +118,7 @@ std::optional<Verdict> Health::gone(int peer, const transport::StreamEnd* end, b
 
 bool Health::has_said_goodbye(int rank) const {
     const MutexLock lock(mutex_);
+    TUTTI_ASSERT(rank >= 0);
     return goodbyes_.contains(rank);
 }
 
@@ -119,6 +131,7 @@ std::vector<int> Health::gone_for_good(std::span<const rendezvous::Card> cards) 
     const MutexLock lock(mutex_);
     std::set<int> gone = gone_for_good_;
     for (const int lost : on_lost_hosts_) {
+        TUTTI_ASSERT(static_cast<std::size_t>(lost) < cards.size());
         const std::string& host = cards[static_cast<std::size_t>(lost)].host_key;
         for (std::size_t rank = 0; rank < cards.size(); ++rank) {
             if (cards[rank].host_key == host) gone.insert(static_cast<int>(rank));
@@ -129,6 +142,7 @@ std::vector<int> Health::gone_for_good(std::span<const rendezvous::Card> cards) 
 
 bool Health::is_gone_for_good(int rank) const {
     const MutexLock lock(mutex_);
+    TUTTI_ASSERT(rank >= 0);
     return gone_for_good_.contains(rank);
 }
 

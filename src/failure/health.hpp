@@ -1,8 +1,8 @@
-// Health: a rank's news of the ranks of its world: those that have died, left or fallen silent; the verdict that ends
-// the world; the accusations, and the word of the rank that judges.
+// Health: what a rank knows of the other ranks of its world: those that have died, left or fallen silent; the verdict
+// that ends the world; accusations, and the verdict of the rank whose accusation prevails (the judge).
 //
-// News arrive on the membership's thread, in any order, several for one cause: a cause counts before a symptom, and of
-// two accusations the one that outranks the other, equal on all ranks.
+// News arrives on the membership's thread, in any order, and several items may have one cause: a cause (a death) takes
+// precedence over a symptom (a goodbye), and of two accusations the one that outranks the other, equal on all ranks.
 //
 // Threads: any.
 #pragma once
@@ -27,38 +27,39 @@ class Health {
  public:
     explicit Health(int rank) : rank_(rank) {}
 
-    /// One piece of news.
+    /// Receives one item of news.
     void hear(const rendezvous::Verdict& verdict);
-    /// This rank has found a cause by itself. False: there is one already.
+    /// This rank itself has found a cause. False: there is a verdict already.
     bool blame(const rendezvous::Verdict& verdict);
-    /// Whether a verdict waits for take_news().
+    /// Whether there is a verdict that take_news() has not returned yet.
     bool has_news() const noexcept { return has_news_.load(std::memory_order_acquire); }
     rendezvous::Verdict take_news();
     /// The verdict that ends the world; nothing: there is none yet.
     std::optional<rendezvous::Verdict> cause() const;
-    /// Raised with the first verdict: a thread that is connecting need not go on.
+    /// Raised with the first verdict: it aborts connection attempts.
     const AbortFlag& bad_news() const noexcept { return bad_news_; }
 
-    /// This rank accuses, and has told all others. Returns when `all_know`, at the latest at `limit`; true: this rank
-    /// judges, false: another does.
+    /// After this rank has sent its accusation to all ranks: blocks until `all_know`, at most until `limit`. True: this
+    /// rank is the judge; false: another rank is.
     bool is_judge_of(const rendezvous::Verdict& accusation, const std::function<bool()>& all_know,
                      const Deadline& limit);
-    /// The word of the rank that judges; the accusation itself when none comes by `limit`.
+    /// Waits for the judge's verdict; returns the accusation itself if none arrives by `limit`.
     rendezvous::Verdict await_judgement(const Deadline& limit);
 
-    /// Why nothing comes from a rank any more: it has left, or cannot be reached. `end`: of its stream, null: it is
-    /// open or there is none; `all_read`: no stream to it can hold anything yet. Nothing: something may come.
+    /// Why no more data will arrive from a rank: it has left, or cannot be reached. `end`: of its stream, null: the
+    /// stream is open or does not exist; `all_read`: no stream from it can hold unread data. Empty: data may still
+    /// arrive.
     std::optional<rendezvous::Verdict> gone(int peer, const transport::StreamEnd* end, bool all_read,
                                             Instant now) const;
-    /// Ranks that have left the world.
+    /// Whether that rank has announced that it leaves the world.
     bool has_said_goodbye(int rank) const;
-    /// Ranks that show no sign of life; they are stopped, or cut off.
+    /// Ranks that do not answer: they are stopped, or cut off from the network.
     std::vector<int> silent() const;
-    /// Ranks that have died or said goodbye; with a lost host all ranks that have its key.
+    /// Ranks that have died or left; for a lost host, all ranks with its host key.
     std::vector<int> gone_for_good(std::span<const rendezvous::Card> cards) const;
     bool is_gone_for_good(int rank) const;
 
-    /// In a forked child: the thread that held the lock is in another process, and no news arrive.
+    /// In a forked child: frees the lock, whose holder is in the parent, and forgets unread news.
     void renew() noexcept;
 
  private:
@@ -73,7 +74,7 @@ class Health {
     std::set<int> silent_ TUTTI_GUARDED_BY(mutex_);
     std::set<int> goodbyes_ TUTTI_GUARDED_BY(mutex_);
     std::set<int> gone_for_good_ TUTTI_GUARDED_BY(mutex_);
-    std::set<int> on_lost_hosts_ TUTTI_GUARDED_BY(mutex_);  // one of each host
+    std::set<int> on_lost_hosts_ TUTTI_GUARDED_BY(mutex_);  // one rank of each lost host
     std::atomic<bool> has_news_{false};
     AbortFlag bad_news_;
 };

@@ -1,5 +1,6 @@
 #include "failure/verdicts.hpp"
 
+#include "core/assert.hpp"
 #include "core/socket.hpp"
 #include "operation/group_table.hpp"
 #include "operation/member.hpp"
@@ -29,11 +30,13 @@ void Verdicts::hear(const Verdict& verdict) {
 }
 
 void Verdicts::tell(const Verdict& verdict, bool here) {
+    TUTTI_ASSERT(verdict.rank < size_);
     if (here && !health_.blame(verdict)) return;
     membership_->flood(verdict);
 }
 
 std::optional<Verdict> Verdicts::gone(int peer, ForeignStreams* transport) const {
+    TUTTI_ASSERT(peer >= 0 && peer < size_ && (transport != nullptr || (links_ != nullptr && mailbox_ != nullptr)));
     const transport::Mailbox& mailbox = transport != nullptr ? transport->mailbox() : *mailbox_;
     const auto is_connected = [&] {  // or may have connected before it left
         if (transport != nullptr) return transport->is_connected(peer);
@@ -43,6 +46,7 @@ std::optional<Verdict> Verdicts::gone(int peer, ForeignStreams* transport) const
 }
 
 std::vector<int> Verdicts::departed() const {
+    TUTTI_ASSERT(mailbox_ != nullptr);
     std::vector<int> ranks;
     for (int rank = 0; rank < size_; ++rank) {
         const transport::StreamEnd* end = mailbox_->end_of(rank);
@@ -52,6 +56,7 @@ std::vector<int> Verdicts::departed() const {
 }
 
 void Verdicts::fail(const std::exception_ptr& error) {
+    TUTTI_ASSERT(error != nullptr);
     if (membership_ != nullptr && !in_flight_.failing())  // else this rank has yet to join
         rendezvous::report_failure(error, rank_, size_, membership_->cards());
     in_flight_.fail(error);
@@ -62,11 +67,13 @@ bool Verdicts::failing() const {
 }
 
 void Verdicts::tell_of_failed_join(const std::exception& error) {
+    TUTTI_ASSERT(membership_ != nullptr);
     membership_->flood(
         {VerdictKind::aborted, rank_, fmt::format("rank {} failed while joining: {}", rank_, error.what())});
 }
 
 bool Verdicts::accuse(const Verdict& accusation) {
+    TUTTI_ASSERT(rendezvous::is_accusation(accusation.kind) && accusation.from == rank_);
     if (!membership_->flood(accusation)) return false;
     return health_.is_judge_of(
         accusation, [this] { return membership_->settled(); }, Deadline::after(hearing_patience));
@@ -119,6 +126,7 @@ void Verdicts::apply() {
 }
 
 void Verdicts::tell_of_damage(int from, const std::string& what) {
+    TUTTI_ASSERT(from >= 0 && from < size_ && from != rank_);
     const auto host_of = [this](int rank) { return membership_->cards()[static_cast<std::size_t>(rank)].host_name; };
     tell({VerdictKind::damaged, from,
           fmt::format("what rank {} (host {}) sent to rank {} (host {}) over TCP was changed on the way: {}", from,
@@ -127,6 +135,7 @@ void Verdicts::tell_of_damage(int from, const std::string& what) {
 }
 
 void Verdicts::fail_everywhere(const std::string& reason) {
+    TUTTI_ASSERT(!reason.empty());
     tell({VerdictKind::aborted, rank_, reason}, true);
     apply();  // this verdict, or the one that came before
 }
@@ -136,10 +145,12 @@ void Verdicts::abort(const std::string& reason) {
     const auto error = std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was aborted: {}", group_, reason),
                                                        {.group = group_, .rank = rank_, .peer = rank_}));
     in_flight_.with_lock([&] { fail(error); });
+    TUTTI_ASSERT(in_flight_.failure() != nullptr);
     for (const auto& group : groups_.all()) group->end_handed_over(in_flight_.failure());
 }
 
 bool Verdicts::is_deaf(int rank) const {
+    TUTTI_ASSERT(rank >= 0 && rank < size_ && rank != rank_);
     const rendezvous::Card& card = membership_->cards()[static_cast<std::size_t>(rank)];
     return net::refuses({card.listen_host, card.listen_port}, Deadline::after(std::chrono::milliseconds(100)));
 }

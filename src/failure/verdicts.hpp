@@ -1,5 +1,6 @@
-// Verdicts: the ranks' words about each other in a world, and how a world ends by them. A rank that notices trouble
-// accuses, and tells all; the one whose accusation counts judges; all fail with its verdict.
+// Verdicts: how the ranks of a world accuse each other of failures, and how the world fails. A rank that notices a
+// failure sends an accusation to all; the rank whose accusation prevails (the judge) writes the verdict; all fail with
+// that.
 //
 // Threads: any; functions that fail the world need its lock.
 #pragma once
@@ -36,7 +37,7 @@ class Verdicts final : public WorldFailures {
           membership_(membership),
           health_(rank) {}
 
-    /// The ways to the other ranks, before anything is in flight. They must outlive this.
+    /// The connections to the other ranks, before anything is in flight. They must outlive this.
     void attach(transport::Links& links, const transport::Mailbox& mailbox) noexcept {
         links_ = &links;
         mailbox_ = &mailbox;
@@ -45,40 +46,40 @@ class Verdicts final : public WorldFailures {
     int rank() const noexcept { return rank_; }
     Health& health() noexcept { return health_; }
     const Health& health() const noexcept { return health_; }
-    /// A verdict has come: this rank says what it was doing, if asked, and remembers the verdict. Any thread.
+    /// Receives a verdict or an accusation: on an accusation, publishes this rank's recent operations. Any thread.
     void hear(const rendezvous::Verdict& verdict);
-    /// Fails the world with the verdict that has come; under the lock.
+    /// Fails the world with the verdict that has been received; under the lock.
     void apply();
-    /// Every rank hears of it; `here`: this one too.
+    /// Sends the verdict to every other rank; `here`: also to this one.
     void tell(const rendezvous::Verdict& verdict, bool here) override;
-    /// Bytes from a rank changed on the way: all hear of it.
+    /// Bytes from a rank were corrupted in transit: tells all ranks.
     void tell_of_damage(int from, const std::string& what);
-    /// While the ranks join: this one has failed to.
+    /// Tells all ranks that this one has failed to join.
     void tell_of_failed_join(const std::exception& error);
-    /// Tells every rank of a mismatch or a timeout, and waits until all that can be reached have heard it. True: this
-    /// rank is to judge; false: another is.
+    /// Sends the accusation (a mismatch or a timeout) to every rank, and waits until all reachable ranks have received
+    /// it. True: this rank is the judge; false: another rank is.
     bool accuse(const rendezvous::Verdict& accusation) override;
-    /// Fails with the verdict of the rank that judges; under the lock.
+    /// Waits for the judge's verdict, and fails the world with it; under the lock.
     void fail_as_told(ErrorContext context) override;
-    /// This rank cannot do its part, and says why: the world fails on all ranks; under the lock.
+    /// This rank cannot continue, for that reason: the world fails on all ranks; under the lock.
     void fail_everywhere(const std::string& reason);
     /// Ends the world on all ranks; not under the lock.
     void abort(const std::string& reason);
 
-    /// Why nothing comes from a rank any more: it has left the world, or cannot be reached. This rank has read all that
-    /// it sent, but operations that wait for that may not have moved on yet. Nothing: something may come.
+    /// Why no more data will arrive from a rank: it has left the world, or cannot be reached. All that it sent has been
+    /// read, but operations that wait for it may not have been completed yet. Empty: data may still arrive.
     std::optional<rendezvous::Verdict> gone(int peer) const override { return gone(peer, nullptr); }
-    /// The same of a group whose bytes a transport of others carries; null: the world's streams do.
+    /// The same in a group whose bytes a registered transport carries; null: the world's streams carry them.
     std::optional<rendezvous::Verdict> gone(int peer, ForeignStreams* transport) const;
     /// Ranks that have left, whether or not all that they sent has been read; under the lock.
     std::vector<int> departed() const override;
     std::vector<int> silent() const override { return health_.silent(); }
-    /// The world fails, and this process's launcher hears why; under the lock.
+    /// Fails the world, and reports the error to this process's launcher; under the lock.
     void fail(const std::exception_ptr& error) override;
     bool failing() const override;
     /// Health::gone_for_good() of this world.
     std::vector<int> gone_for_good() const { return health_.gone_for_good(membership_->cards()); }
-    /// Whether that rank's process no longer listens: it is dead, or has let go of this world. Takes a round trip.
+    /// Whether that rank's process refuses connections: it is dead, or has destroyed this world. Takes a round trip.
     bool is_deaf(int rank) const;
 
  private:
