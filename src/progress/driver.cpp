@@ -1,5 +1,6 @@
 #include "progress/driver.hpp"
 
+#include "core/assert.hpp"
 #include "core/interrupt.hpp"
 #include "core/log.hpp"
 #include "core/thread.hpp"
@@ -43,11 +44,13 @@ void be_nicer_by(int change) {
 }  // namespace
 
 void Driver::attach(Driven& driven, const transport::Neighbours& neighbours) {
+    TUTTI_ASSERT(driven_ == nullptr);
     driven_ = &driven;
     neighbours_ = &neighbours;
 }
 
 Driver::Scope::~Scope() {
+    TUTTI_ASSERT(driver_.drivers_ > 0);
     --driver_.drivers_;
     if (driver_.driven_->is_busy()) driver_.unpark();
 }
@@ -60,6 +63,7 @@ Waiting::Turn Driver::turn(const Waiting& waiting, int idle) {
 }
 
 Driver::Waited Driver::wait(const std::function<bool()>& done, const Deadline& limit, const Deadline& deadline) {
+    TUTTI_ASSERT(driven_ != nullptr && neighbours_ != nullptr);
     const Scope scope(*this);
     int idle = 0;
     Waiting::Looks looks(waiting_);
@@ -99,6 +103,7 @@ Driver::Waited Driver::wait(const std::function<bool()>& done, const Deadline& l
 }
 
 void Driver::pause(int idle, milliseconds nap) {
+    TUTTI_ASSERT(idle > 0 && nap.count() > 0);
     if (waiting_.turn(idle) != Waiting::Turn::sleep) {
         waiting_.yield(Clock::now());
         return;
@@ -108,6 +113,7 @@ void Driver::pause(int idle, milliseconds nap) {
 }
 
 void Driver::drive_in_background(Start start) {
+    TUTTI_ASSERT(driven_ != nullptr && neighbours_ != nullptr);
     if (start == Start::at_once) work_is_urgent_ = true;
     {
         const std::lock_guard lock(starting_);
@@ -127,6 +133,7 @@ void Driver::drive_in_background(Start start) {
 }
 
 void Driver::start_thread() {
+    TUTTI_ASSERT(!thread_.joinable());
     const auto escaped = [this](const std::exception_ptr&) noexcept { driven_->end_of_thread(); };
     thread_ =
         thread::start({"tutti-progress", fmt::format("what group \"{}\" has in flight", group_), escaped}, [this] {
@@ -136,6 +143,7 @@ void Driver::start_thread() {
 }
 
 void Driver::stop() {
+    TUTTI_ASSERT(!is_own_thread());
     stopping_ = true;
     unpark();
     if (thread_.joinable()) thread_.join();
@@ -156,10 +164,12 @@ bool Driver::park() {
         unparked_.wait_for(lock, wait_slice, [this] { return stopping_ || (work_waits_ && drivers_ == 0); });
     parked_ = false;
     work_waits_ = false;
+    TUTTI_ASSERT(lock.owns_lock());
     return wanted && !stopping_;
 }
 
 void Driver::sleep(milliseconds limit, const std::function<bool()>& done) {
+    TUTTI_ASSERT(limit.count() > 0);
     // A rank has one flag that says that it sleeps: the first of its threads that wakes would clear it for the others.
     if (asleep_.exchange(true)) {
         ::poll(nullptr, 0, 1);
@@ -174,6 +184,7 @@ void Driver::sleep(milliseconds limit, const std::function<bool()>& done) {
     const auto ready = [&] { return driven_->has_failed() || driven_->move() || done(); };
     const auto& arena = neighbours_->arena();
     if (sockets_.empty() && neighbours_->are_all()) {
+        TUTTI_ASSERT(arena != nullptr);
         arena->sleep(neighbours_->own_local(), limit, ready);
         return;
     }
@@ -193,6 +204,7 @@ void Driver::sleep(milliseconds limit, const std::function<bool()>& done) {
 // Beside a computation on the same core a thread that yields comes last (core/waiting): so this one yields only where
 // that costs little.
 void Driver::run_thread() {
+    TUTTI_ASSERT(driven_ != nullptr);
     using std::chrono::microseconds;
     constexpr microseconds shortest{50}, longest{2000};
     // A thread that starts an operation often waits for one soon, and drives then: this thread leaves it a head start.

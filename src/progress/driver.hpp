@@ -1,6 +1,6 @@
-// Driver: the threads that make progress in a world, and how they wait. A thread that waits for an operation drives;
-// while none waits, the progress thread does, which exists from the first asynchronous operation on and sleeps when
-// there is nothing to do.
+// Driver: chooses which thread makes progress in a world, and how threads wait. A thread that waits for an operation
+// drives; while none waits, the progress thread does. It is created by the first asynchronous operation, and sleeps
+// when nothing is in flight.
 //
 // Threads: any.
 #pragma once
@@ -23,24 +23,24 @@
 
 namespace tutti::detail {
 
-/// The work that a driver moves. Its functions take the lock that they need.
+/// The work that a driver moves. Its functions take the locks that they need.
 class Driven {
  public:
     virtual ~Driven() = default;
     /// Moves all that can move now; true if anything did.
     virtual bool move() = 0;
-    /// Something is in flight.
+    /// Whether something is in flight.
     virtual bool is_busy() = 0;
     /// The checks that a waiting rank makes now and then: deadlines, ranks that have left.
     virtual void look_after() = 0;
-    /// Nothing will move any more.
+    /// Whether the world has failed, so that nothing will move any more.
     virtual bool has_failed() = 0;
-    /// Replaces the contents of `into` by the descriptors that can wake a thread that sleeps, with one that is readable
-    /// when there is news. -1 among them: something moves in memory of which none tells.
+    /// Replaces the contents of `into` by the descriptors to poll, including one that is readable when there is news. A
+    /// descriptor of -1 means that something in flight moves in memory, without a descriptor.
     virtual void pollables(std::vector<transport::Pollable>& into) = 0;
     virtual int news_fd() const noexcept = 0;
     /// Whether threads of a transport's library carry out all that is in flight. They need the core more than a rank
-    /// that looks again and again.
+    /// that spins.
     virtual bool is_moved_by_threads() { return false; }
     /// The progress thread has ended with an exception.
     virtual void end_of_thread() noexcept = 0;
@@ -48,18 +48,18 @@ class Driven {
 
 class Driver {
  public:
-    /// `group`: for messages; `niceness`: of the progress thread, added to its own.
+    /// `group`: for error messages; `niceness`: added to that of the progress thread.
     Driver(std::string group, int niceness) : group_(std::move(group)), niceness_(niceness) {}
     ~Driver() { stop(); }
     Driver(const Driver&) = delete;
     Driver& operator=(const Driver&) = delete;
 
-    /// Before anything is driven. Both must outlive it; `neighbours` share memory, or nothing.
+    /// Before anything is driven. Both must outlive it; `neighbours` may share no memory.
     void attach(Driven& driven, const transport::Neighbours& neighbours);
     Waiting& waiting() noexcept { return waiting_; }
     Waiting& background_waiting() noexcept { return background_waiting_; }
 
-    /// While it lives a thread drives, and the progress thread need not.
+    /// A scope in which the calling thread drives, so that the progress thread need not.
     class Scope {
      public:
         explicit Scope(Driver& driver) : driver_(driver) { ++driver_.drivers_; }
@@ -72,15 +72,16 @@ class Driver {
     };
 
     enum class Waited { done, expired, interrupted };
-    /// Drives until `done`, a signal, or `limit`. `deadline`: a time at which something is due; it sleeps no longer.
+    /// Drives until `done()`, a signal, or `limit`. It does not sleep beyond `deadline`, when something else is due.
     Waited wait(const std::function<bool()>& done, const Deadline& limit, const Deadline& deadline);
-    /// Between two turns in vain (this is the `idle`th) of a thread that drives by itself: yields, or sleeps for `nap`.
+    /// Waits after the `idle`th consecutive turn without progress, for a thread that drives by itself: yields, or
+    /// sleeps for `nap`.
     void pause(int idle, std::chrono::milliseconds nap);
-    /// From now on the progress thread makes progress while no other thread waits: at once, or after a moment that it
-    /// leaves to a caller who starts an operation and waits for it.
+    /// From now on the progress thread makes progress while no other thread waits: at once, or after a head start that
+    /// it gives a caller who starts an operation and then waits for it.
     enum class Start { at_once, after_a_moment };
     void drive_in_background(Start start = Start::after_a_moment);
-    /// The system gave no thread for that.
+    /// Whether the system could not create the progress thread.
     bool lacks_thread() const noexcept { return lacks_thread_; }
     bool is_own_thread() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
     /// Ends the progress thread.
@@ -92,7 +93,7 @@ class Driver {
     void start_thread();
     void run_thread();
     void unpark();
-    bool park();  ///< false: this thread need not drive
+    bool park();  ///< false: there is nothing to drive
 
     const std::string group_;
     const int niceness_;

@@ -1,5 +1,6 @@
 #include "progress/mailboxes.hpp"
 
+#include "core/assert.hpp"
 #include "failure/failure_inquiry.hpp"
 #include "failure/verdicts.hpp"
 #include "operation/channel.hpp"
@@ -21,6 +22,7 @@ void Mailboxes::for_each(F f) {
 }
 
 void Mailboxes::add(const std::shared_ptr<transport::Mailbox>& mailbox) {
+    TUTTI_ASSERT(mailbox != nullptr);
     std::erase_if(others_, [](const auto& other) { return other.expired(); });
     others_.push_back(mailbox);
 }
@@ -36,6 +38,7 @@ void Mailboxes::record_unmatched() {
     for (const std::uint32_t index : std::exchange(unmatched_, {})) messages[index];  // they may have gone
     for_each([&](const transport::Mailbox& mailbox) {
         mailbox.for_each_unmatched([&](int from, std::uint64_t channel, std::uint64_t fingerprint) {
+            TUTTI_ASSERT(from >= 0);
             const int tag = Channel::is_message(channel) ? Channel::tag(channel) : -1;
             const auto group = tag < 0 ? nullptr : groups_.find(Channel::group(channel));
             if (!group) return;
@@ -69,6 +72,7 @@ void Mailboxes::drop_all() {
 }
 
 void Mailboxes::pollables(std::vector<transport::Pollable>& into, Which which) {
+    TUTTI_ASSERT(own_ != nullptr);
     if (which == Which::own) return own_->pollables(into);
     into.clear();
     for_each([&](const transport::Mailbox& mailbox) {
@@ -94,6 +98,7 @@ void Mailboxes::heed(transport::Mailbox& mailbox) {
 }
 
 void Mailboxes::mismatch(const transport::Finding& finding) {
+    TUTTI_ASSERT(finding.peer >= 0);
     const auto group = groups_.find(Channel::group(finding.channel));
     if (!group) return;
     const int from = group->ranks().rank_of(finding.peer);

@@ -1,6 +1,6 @@
-// Mailboxes: the mailboxes of a world (its own, and one for each group whose bytes another transport carries), and what
-// follows from the findings that a mailbox cannot settle itself: a mismatch, damaged bytes, a rank that has left a
-// group.
+// Mailboxes: the mailboxes of a world (its own, and one for each group whose bytes another transport carries). It also
+// acts on the findings that a mailbox reports: a mismatch, corrupted bytes, a rank that has left a group.
+//
 //
 // Threads: one at a time (the world's lock).
 #pragma once
@@ -25,23 +25,23 @@ class Mailboxes {
     /// The world's own mailbox, which must outlive it; until then there is none.
     void attach(transport::Mailbox& own) noexcept { own_ = &own; }
     transport::Mailbox& own() noexcept { return *own_; }
-    /// The mailbox of a group whose bytes another transport carries; it is moved as long as it lives.
+    /// Adds the mailbox of a group whose bytes another transport carries, for as long as it lives.
     void add(const std::shared_ptr<transport::Mailbox>& mailbox);
 
     /// Moves the messages of all; true if anything moved.
     bool progress();
-    /// Acts on their findings: a mismatch or damaged bytes fail the world, a rank that has left a group is noted.
+    /// Acts on their findings: a mismatch or corrupted bytes fail the world, a rank that has left a group is noted.
     void heed();
-    /// The groups' recorders learn of the messages that have come and that no receive has met.
+    /// Notes in the groups' recorders the messages that have arrived and that no receive has matched.
     void record_unmatched();
-    /// Refuses the messages that have been announced for groups that this rank has left.
+    /// Refuses the messages that have been announced to groups that this rank has left.
     void refuse_unmet();
-    /// Says on every stream that nothing more will come; the peers that may still lack bytes that this rank sent.
+    /// Announces the end of data on every stream; returns the peers that may still lack bytes that this rank sent.
     std::vector<int> finish();
-    /// The world has failed: no message goes on.
+    /// The world has failed: drops all messages in flight.
     void drop_all();
-    /// Replaces the contents of `into` by the descriptors that can wake a thread that waits for messages: of all
-    /// mailboxes, or of the world's own.
+    /// Replaces the contents of `into` by the descriptors to poll until messages can move: of all mailboxes, or of the
+    /// world's own.
     enum class Which : std::uint8_t { all, own };
     void pollables(std::vector<transport::Pollable>& into, Which which);
 

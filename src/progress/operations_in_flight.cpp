@@ -1,5 +1,6 @@
 #include "progress/operations_in_flight.hpp"
 
+#include "core/assert.hpp"
 #include "core/log.hpp"
 #include "operation/recording.hpp"
 
@@ -38,6 +39,7 @@ OperationsInFlight::Guard::~Guard() {
 }
 
 OperationsInFlight::InFlight OperationsInFlight::any() const {
+    TUTTI_ASSERT(active_.empty() || active_.front()->front() != nullptr);
     if (!active_.empty()) return {active_.front()->front(), &active_.front()->inquiry()};
     if (messages_.empty()) return {};
     return {messages_.front(), &messages_.front()->group->inquiry()};
@@ -66,21 +68,25 @@ void OperationsInFlight::inherit(const std::exception_ptr& failure) noexcept {
 }
 
 void OperationsInFlight::activate(IssuedCollectives& collectives) {
+    TUTTI_ASSERT(!failure_ && collectives.front() != nullptr);
     if (std::ranges::find(active_, &collectives) == active_.end()) active_.push_back(&collectives);
 }
 
 void OperationsInFlight::add(const std::shared_ptr<transport::Mailbox>& mailbox) {
+    TUTTI_ASSERT(mailbox != nullptr);
     mailboxes_.add(mailbox);
     if (mailbox->has_threads()) has_threads_ = true;
 }
 
 void OperationsInFlight::post(const std::shared_ptr<Operation>& message) {
+    TUTTI_ASSERT(!failure_ && message != nullptr && !message->done() && message->group != nullptr);
     messages_.add(message);
     transport::Transfer& transfer = message->transfer;
     const std::byte* at = message->is_receive ? transfer.target : transfer.source;
     if (ways_.huge_pages != nullptr && at != nullptr && transfer.bytes >= HugePages::least_bytes &&
         !ways_.neighbours->symmetric().find(at, transfer.bytes))
         ways_.huge_pages->used(at, transfer.bytes);
+    TUTTI_ASSERT(at != nullptr || transfer.bytes == 0);
     if (message->is_receive)
         message->group->mailbox().post_receive(transfer);
     else
@@ -95,6 +101,7 @@ OperationsInFlight::Share OperationsInFlight::native_share() const {
         some |= is_native;
         all &= is_native;
     }
+    TUTTI_ASSERT(!all || some || (active_.empty() && messages_.empty()));
     return !some ? Share::none : all ? Share::all : Share::some;
 }
 
@@ -215,6 +222,7 @@ bool OperationsInFlight::progress_collectives() {
 }
 
 bool OperationsInFlight::run(engine::Running& execution) {
+    TUTTI_ASSERT(!executing_);
     executing_ = true;
     bool moved = true;
     std::optional<std::string> broken;
@@ -223,6 +231,7 @@ bool OperationsInFlight::run(engine::Running& execution) {
     } catch (const engine::StepFailed& error) {
         broken = error.what();
     }
+    TUTTI_ASSERT(executing_);
     executing_ = false;
     mailboxes_.heed();
     if (deferred_) fail(std::exchange(deferred_, nullptr));
@@ -231,6 +240,7 @@ bool OperationsInFlight::run(engine::Running& execution) {
 }
 
 void OperationsInFlight::complete(std::shared_ptr<Operation> operation, const std::exception_ptr& error) {
+    TUTTI_ASSERT(operation != nullptr && !operation->done());
     if (!error && operation->finish) operation->finish();
     operation->complete(error);
     completed_.add(std::move(operation));
@@ -239,17 +249,20 @@ void OperationsInFlight::complete(std::shared_ptr<Operation> operation, const st
 // ---- Failing
 
 void OperationsInFlight::fail(const std::exception_ptr& error) {
+    TUTTI_ASSERT(error != nullptr);
     if (failure_) return;
     if (executing_) {
         if (!deferred_) deferred_ = error;
         return;
     }
+    TUTTI_ASSERT(!deferred_);
     messages_.end_done();  // messages that have been sent, or have come, succeeded
     failure_ = error;
     if (ways_.neighbours != nullptr) ways_.neighbours->withdraw_offers();
     mailboxes_.drop_all();
     for (IssuedCollectives* collectives : std::exchange(active_, {})) collectives->drop(error);
     messages_.drop(error);
+    TUTTI_ASSERT(active_.empty() && messages_.empty());
     for (const auto& group : groups_.all()) recording::failure(group->recorder(), group->ranks(), error);
 }
 
@@ -258,6 +271,7 @@ void OperationsInFlight::check() {
     const Instant now = Clock::now();
     if (now < next_check_) return;
     next_check_ = now + std::chrono::milliseconds(10);
+    TUTTI_ASSERT(last_check_ <= now);
     for (IssuedCollectives* collectives : active_) collectives->record_waits(last_check_, now);
     messages_.record_waits(last_check_, now);
     mailboxes_.record_unmatched();

@@ -1,8 +1,8 @@
 // OperationsInFlight: the operations that a rank of a world has in flight (collectives of active groups, and
-// PostedMessages), the lock that guards them, and the code that moves them.
+// PostedMessages), the lock that guards them (the world's lock), and the code that moves them.
 //
-// Invariants: an execution is not destroyed while it runs, so a failure inside takes effect when it has returned. After
-// the first failure nothing is in flight, and nothing will be.
+// Invariants: an execution is not destroyed while it runs, so a failure inside it takes effect when it has returned.
+// After the first failure nothing is in flight, and nothing will be.
 //
 // Threads: any; functions need the lock unless they say otherwise. Clang checks that within this class; its users reach
 // the lock by other ways than it does.
@@ -30,13 +30,13 @@
 
 namespace tutti::detail {
 
-/// The parts of a world through which messages go.
+/// The parts of a world that carry messages.
 struct WorldPaths {
     transport::Neighbours* neighbours = nullptr;
     transport::Links* links = nullptr;
     transport::Mailbox* mailbox = nullptr;
     HugePages* huge_pages = nullptr;  ///< null: the kernel copies nothing between ranks
-    int news_fd = -1;                 ///< readable when there are connections or news
+    int news_fd = -1;                 ///< readable when there are new connections or news
 };
 
 class OperationsInFlight final : public Driven, public Failable {
@@ -57,7 +57,7 @@ class OperationsInFlight final : public Driven, public Failable {
     PostedMessages& messages() noexcept { return messages_; }
     transport::Links& links() noexcept { return *ways_.links; }
     BiasedMutex& mutex() noexcept TUTTI_THREAD_ATTRIBUTE(lock_returned(mutex_)) { return mutex_; }
-    /// The lock, held. Continuations of operations completed meanwhile run when it is free again: they may issue more.
+    /// Holds the lock. After it has released the lock it calls the continuations of operations completed meanwhile.
     class TUTTI_THREAD_ATTRIBUTE(scoped_lockable) Guard {
      public:
         explicit Guard(OperationsInFlight& flight) TUTTI_THREAD_ATTRIBUTE(acquire_capability(flight.mutex_))
@@ -74,7 +74,7 @@ class OperationsInFlight final : public Driven, public Failable {
         OperationsInFlight& flight_;
     };
 
-    /// Nothing is in flight, and nothing is wrong.
+    /// Whether nothing is in flight, and there is neither a failure nor news of one.
     bool quiet() const noexcept TUTTI_REQUIRES(mutex_) { return active_.empty() && messages_.empty() && sound(); }
     bool sound() const noexcept TUTTI_REQUIRES(mutex_) { return !failure_ && !verdicts_.health().has_news(); }
     const std::exception_ptr& failure() const noexcept override { return failure_; }
@@ -82,30 +82,30 @@ class OperationsInFlight final : public Driven, public Failable {
     InFlight any() const override TUTTI_REQUIRES(mutex_);
     /// The first deadline of the operations in flight, but not later than `limit`.
     Deadline first_deadline(const Deadline& limit) const TUTTI_REQUIRES(mutex_);
-    /// The collective that moves in a group, or in any group (null); takes the lock.
+    /// The current collective of a group, or of any group (null); null: there is none. Takes the lock.
     std::shared_ptr<Operation> collective_of(const Member* group);
 
-    /// A group has collectives in flight, from now on until it has none.
+    /// From now on moves the collectives of a group, until it has none in flight.
     void activate(IssuedCollectives& collectives) TUTTI_REQUIRES(mutex_);
     void post(const std::shared_ptr<Operation>& message) TUTTI_REQUIRES(mutex_);
-    /// Moves all operations as far as they go; true if anything moved.
+    /// Moves all operations forward without blocking; true if anything moved.
     bool progress() TUTTI_REQUIRES(mutex_);
-    /// Fails, if the news says so. Data that had come from a rank before it died or left count first: operations that
-    /// need no more than these succeed.
+    /// Fails if there is news of a failure. Data that arrived from a rank before it died or left counts first:
+    /// operations that need no more data complete with success.
     void hear() TUTTI_REQUIRES(mutex_);
-    /// Moves an execution on; a failure inside takes effect when it has returned. Where a user's function fails the
-    /// world does, on all ranks.
+    /// Moves an execution forward; a failure inside it takes effect when it has returned. If a user's function throws,
+    /// the world fails on all ranks.
     bool run(engine::Running& execution) TUTTI_REQUIRES(mutex_);
-    /// The operation is over: with an error, or well. Its record has been written (Group::end).
+    /// Completes the operation, with an error or (null) success. Its record has been written (Group::end).
     void complete(std::shared_ptr<Operation> operation, const std::exception_ptr& error) TUTTI_REQUIRES(mutex_);
     void fail(const std::exception_ptr& error) override TUTTI_REQUIRES(mutex_);
     void with_lock(const std::function<void()>& act) override {
         const Guard guard(*this);
         act();
     }
-    /// The checks that a rank makes now and then: deadlines, ranks that left, mismatches that no message shows.
+    /// The periodic checks, every 10 ms: deadlines, ranks that left, mismatches that no message shows.
     void check() TUTTI_REQUIRES(mutex_);
-    /// From now on check() ends no message: the rank that leaves looks after them.
+    /// From now on check() completes no message: Departure does.
     void leave() noexcept TUTTI_REQUIRES(mutex_) { leaving_ = true; }
     /// In a forked child, where nothing can be done: the lock is free, and this is the failure.
     void inherit(const std::exception_ptr& failure) noexcept;

@@ -1,5 +1,6 @@
 #include "progress/posted_messages.hpp"
 
+#include "core/assert.hpp"
 #include "failure/failure_inquiry.hpp"
 #include "failure/verdicts.hpp"
 #include "operation/member.hpp"
@@ -37,12 +38,15 @@ Instant PostedMessages::first_deadline(Instant limit) const {
 }
 
 void PostedMessages::add(const std::shared_ptr<Operation>& message) {
+    TUTTI_ASSERT(message != nullptr && !message->is_collective && !message->done());
     if (spare_.empty()) return messages_.push_back(message);
     spare_.front() = message;
     messages_.splice(messages_.end(), spare_, spare_.begin());
 }
 
 PostedMessages::Messages::iterator PostedMessages::remove(Messages::iterator message) {
+    TUTTI_ASSERT(spare_.size() <= spare_max);
+    TUTTI_ASSERT(message != messages_.end());
     const auto next = std::next(message);
     if (spare_.size() >= spare_max) return messages_.erase(message);
     message->reset();
@@ -59,6 +63,7 @@ bool PostedMessages::end_done() {
         }
         const std::shared_ptr<Operation> message = std::move(*it);
         it = remove(it);
+        TUTTI_ASSERT(!message->done());
         message->group->end(message, nullptr);
         any = true;
     }
@@ -66,6 +71,7 @@ bool PostedMessages::end_done() {
 }
 
 void PostedMessages::drop(const std::exception_ptr& error) {
+    TUTTI_ASSERT(error != nullptr);
     for (const auto& message : std::exchange(messages_, {})) message->group->end(message, error);
 }
 
@@ -83,14 +89,17 @@ std::vector<std::shared_ptr<Operation>> PostedMessages::in_vain() const {
 }
 
 bool PostedMessages::is_in_vain(const Operation& message) const {
+    TUTTI_ASSERT(!message.is_collective);
     const transport::Transfer& transfer = message.transfer;
     if (transfer.done || transfer.peer < 0 || transfer.peer == verdicts_.rank()) return false;
     return transfer.refused || verdicts_.gone(transfer.peer, message.group->transport()).has_value();
 }
 
 void PostedMessages::give_up(const std::shared_ptr<Operation>& send) {
+    TUTTI_ASSERT(!send->is_receive && !send->is_collective);
     send->group->mailbox().cancel_send(send->transfer);
     std::erase(messages_, send);
+    TUTTI_ASSERT(!send->done() && std::ranges::find(messages_, send) == messages_.end());
     ErrorContext context = send->group->inquiry().context_of(*send);
     context.peer = send->transfer.peer;
     send->group->end(send, std::make_exception_ptr(
@@ -121,10 +130,12 @@ std::vector<int> PostedMessages::awaited_receivers(const Member* group) {
 }
 
 void PostedMessages::record_waits(Instant since, Instant now) const {
+    TUTTI_ASSERT(since <= now);
     for (const auto& message : messages_) {
         if (message->transfer.peer < 0) continue;
         Member& group = *message->group;
         const int peer = group.ranks().rank_of(message->transfer.peer);
+        TUTTI_ASSERT(peer >= 0);
         recording::waits(group.recorder(), *message, {&peer, 1}, since, now);
     }
 }

@@ -1,8 +1,8 @@
-// PostedMessages: the sends and receives that a rank of a world has posted to a mailbox and that are not over, of all
-// groups, in the order of their issue; how they end when their bytes have gone or come, when their other side has left,
-// and when this rank leaves.
+// PostedMessages: the sends and receives that a rank of a world has posted to mailboxes and that are not complete, of
+// all groups, in the order of their issue; and how they complete when their bytes have been sent or received, when
+// their peer has left, and when this rank leaves.
 //
-// Invariant: a message is in here from its post until Member::end() has heard of it, once.
+// Invariant: a message is in here from its post until Member::end() is called for it, once.
 //
 // Threads: one at a time (the world's lock).
 #pragma once
@@ -22,15 +22,15 @@ class Verdicts;
 
 class PostedMessages {
  public:
-    /// `verdicts` say who has left; they must outlive it.
+    /// `verdicts` knows which ranks have left; it must outlive this.
     explicit PostedMessages(const Verdicts& verdicts) : verdicts_(verdicts) {}
 
     bool empty() const noexcept { return messages_.empty(); }
     /// The oldest; only while there is one.
     const std::shared_ptr<Operation>& front() const noexcept { return messages_.front(); }
-    /// Whether one of them goes through that mailbox.
+    /// Whether that mailbox carries at least one of them.
     bool use(const transport::Mailbox& mailbox) const;
-    /// Whether all of them do.
+    /// Whether that mailbox carries all of them.
     bool use_only(const transport::Mailbox& mailbox) const;
     /// Whether threads of a transport's library carry all of them.
     bool are_moved_by_threads() const;
@@ -39,22 +39,23 @@ class PostedMessages {
 
     /// Just before it is given to its group's mailbox.
     void add(const std::shared_ptr<Operation>& message);
-    /// Those whose bytes have all gone, or come, end well. True if any did.
+    /// Completes those whose bytes have all been sent, or received. True if there were any.
     bool end_done();
-    /// All end with it.
+    /// Completes all of them with the error.
     void drop(const std::exception_ptr& error);
 
-    /// One whose time is up; null: there is none.
+    /// One whose deadline has passed; null: there is none.
     std::shared_ptr<Operation> overdue(Instant now) const;
-    /// Those whose other side has left without them, as far as this rank has looked.
+    /// Those that can never be matched, as their peer has left without them and this rank has read all that it sent.
     std::vector<std::shared_ptr<Operation>> in_vain() const;
-    /// A send ends with PeerLost, as its receiver has left without it. That concerns no other rank: the streams are as
-    /// they were.
+    /// Completes a send with PeerLost, as its receiver has left without receiving it. That affects no other rank: the
+    /// streams are intact.
     void give_up(const std::shared_ptr<Operation>& send);
-    /// While this rank leaves one group, or all (null): the ranks of the world that have yet to take the messages sent
-    /// to them, or to finish sending a message that a receive has met. Other messages end here.
+    /// While this rank leaves a group, or all groups (null): the ranks of the world that have yet to receive this
+    /// rank's messages, or to finish sending a message that a receive has matched. Completes all other messages with
+    /// errors.
     std::vector<int> awaited_receivers(const Member* group);
-    /// The recorder learns for which ranks they have waited between these two looks.
+    /// Notes in the recorder for which ranks they have waited from `since` to `now`.
     void record_waits(Instant since, Instant now) const;
 
  private:
@@ -65,7 +66,7 @@ class PostedMessages {
 
     const Verdicts& verdicts_;
     Messages messages_;
-    Messages spare_;  // the memory of those that are over, for the next ones
+    Messages spare_;  // list nodes for the next messages
 };
 
 }  // namespace tutti::detail
