@@ -1,57 +1,51 @@
 #include "rendezvous/attempt.hpp"
 
+#include "core/assert.hpp"
 #include "core/log.hpp"
-#include "core/text.hpp"
-#include "rendezvous/table.hpp"
+#include "rendezvous/world_meeting.hpp"
 
-#include <tutti/error.hpp>
+#include <fmt/format.h>
 
-#include <cstdint>
 #include <utility>
 
 namespace tutti::rendezvous {
-namespace {
-
-constexpr const char* newest_key = "newest";
-
-std::uint64_t to_number(const std::string& text) {
-    if (const auto number = number_in<std::uint64_t>(text)) return *number;
-    throw DistStoreError("init: the number of the newest world in the store is \"" + text + "\": expected a number",
-                         {.operation = "init"});
-}
-
-}  // namespace
 
 Attempt::Attempt(Store store, std::string name, Worlds worlds)
-    : whole_(std::move(store)), name_(std::move(name)), worlds_(worlds) {
-    if (worlds == Worlds::one) store_ = whole_;
-    if (whole_) place_ = PrefixStore("world/" + name_, whole_);
+    : whole_(std::move(store)), name_(std::move(name)), worlds_(worlds) {}
+
+MeetingTerms Attempt::terms(int rank, int world_size) const {
+    const bool makes_sense = rank >= 0 && rank < world_size;
+    return {.place = whole_,
+            .name = (worlds_ == Worlds::one ? "group/" : "world/") + name_,
+            .rank = rank,
+            .size = world_size,
+            .operation = "init",
+            .about = makes_sense ? fmt::format("of {} ranks", world_size) : "",
+            .once = worlds_ == Worlds::one};
 }
 
-const Store& Attempt::store() {
-    if (!store_) be(place_.compare_set(newest_key, "", "1"));
-    return store_;
+MeetingTerms Attempt::begin(int rank, int world_size) {
+    TUTTI_ASSERT(whole_ && rank >= 0 && rank < world_size && !has_begun_);
+    has_begun_ = true;
+    return terms(rank, world_size);
 }
 
-Store Attempt::meeting() {
-    return PrefixStore("group/" + name_, store());
+void Attempt::end(const Met& met) {
+    TUTTI_ASSERT(has_begun_ && (met.attempt == 0) == (worlds_ == Worlds::one));
+    number_ = met.attempt;
 }
 
-void Attempt::next() {
-    be(place_.compare_set(newest_key, number_, std::to_string(to_number(number_) + 1)));
-}
-
-void Attempt::be(const std::string& number) {
-    (void)to_number(number);
-    number_ = number;
-    entered_ = false;
-    store_ = PrefixStore(number_, place_);
+Store Attempt::store() const {
+    if (worlds_ == Worlds::one) return whole_;
+    TUTTI_ASSERT(number_ != 0);
+    return PrefixStore(fmt::format("world/{}/{}", name_, number_), whole_);
 }
 
 void Attempt::say_failed(int rank, int world_size, const std::exception& error) noexcept {
-    if (!whole_) return;
+    if (!whole_ || has_begun_) return;
     try {
-        while (!rendezvous::say_failed(meeting(), rank, world_size, error, entered_) && may_have_next()) next();
+        Meeting meeting = world_meeting(terms(rank, world_size), {});
+        (void)carry_out(whole_, meeting, meeting.say_failed(error.what(), Meeting::may_leave_busy(error)));
     } catch (const std::exception& silent) {
         TUTTI_DEBUG("rank {} cannot tell the others that it does not join: {}", rank, silent.what());
     }

@@ -19,8 +19,6 @@ struct Card {
     std::uint16_t pulse_port = 0;     ///< open as long as the process lives; 0: none
     std::uint64_t place_to_try = 0;  ///< an address in the process, for ranks that try whether they may read its memory
     std::string cannot_share;        ///< why the rank shares no memory with others; empty: it can. For rank 0
-    int world_size = 0;              ///< as this rank was told
-    std::string terms;               ///< in words: what the program expects to be equal on all ranks, beside the size
     bool tls = false;                ///< it encrypts traffic that leaves its host
     std::string note;                ///< the rank's own text for the others
 };

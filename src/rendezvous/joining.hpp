@@ -1,6 +1,6 @@
-// Joining: how a rank and the others come together, by way of their store. It costs three requests: the rank makes its
-// will, so that the others learn of its end, writes its card, and reads the table that rank 0 makes of all cards
-// (table.hpp). Where several worlds meet in one store it first asks which is the newest (attempt.hpp).
+// Joining: how a rank and the others become a world: they meet in their store (meeting.hpp), each with a card that says
+// how it can be reached, and rank 0 makes the table of all cards. It costs three requests to the store; where several
+// worlds meet there one after the other, one more (attempt.hpp).
 //
 // Threads: one; used once.
 #pragma once
@@ -9,10 +9,10 @@
 #include "rendezvous/endpoint.hpp"
 #include "rendezvous/membership_options.hpp"
 #include "rendezvous/roster.hpp"
-#include "rendezvous/table.hpp"
 
-#include <tutti/store.hpp>
+#include <tutti/meeting.hpp>
 
+#include <string>
 #include <vector>
 
 namespace tutti::rendezvous {
@@ -26,28 +26,16 @@ class Joining {
     Roster run();
 
  private:
-    void begin();
-    Card listen();
-    Table meet(const Card& own, const UniqueFd& wakeup);
-    bool put(const Card& own);
-    Table await_table(const UniqueFd& wakeup);
-    Table gather(Card own, const UniqueFd& wakeup);
-    std::vector<int> await_cards(std::vector<Card>& cards);
-    void compare_encryption(const std::vector<Card>& cards);
+    Met meet();
+    std::string listen();
+    std::string make_table(const std::vector<std::string>& cards);
     void settle_addresses(std::vector<Card>& cards);
-    Table accept(const std::string& table) const;
-    [[noreturn]] void refuse(const Failure& failure);
-    bool may_have_next() const noexcept { return options_.attempt != nullptr && options_.attempt->may_have_next(); }
-    void note_entered() const noexcept {
-        if (options_.attempt != nullptr) options_.attempt->note_entered();
-    }
-    std::string worlds_before() const;
-    Milliseconds left() const;
+    void ring(const std::vector<std::string>& cards) const;
+    std::string awaited(const std::vector<int>& missing, const std::string& process_before) const;
 
     MembershipOptions& options_;
     Endpoint& endpoint_;
-    Store meeting_;
-    std::string before_;  // in words: the process that had this rank in an attempt that is over
+    UniqueFd bell_;  // of a store that would have to be asked again and again
 };
 
 }  // namespace tutti::rendezvous

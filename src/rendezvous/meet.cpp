@@ -1,10 +1,10 @@
 // meet() over a real store, by a real process.
+#include "core/assert.hpp"
 #include "core/log.hpp"
 #include "core/patience.hpp"
 #include "core/this_host.hpp"
 #include "rendezvous/meeting.hpp"
 #include "rendezvous/place.hpp"
-#include "rendezvous/table.hpp"
 
 #include <tutti/error.hpp>
 
@@ -36,19 +36,11 @@ void check(const MeetingTerms& terms) {
         refuse(fmt::format("members has {} ranks, and size is {}: expected as many", terms.members.size(), terms.size));
 }
 
-template <class Result>
-Result carry_out(const Meeting& meeting, StoreTalk<Result> talk, const Store& store) {
-    TalkLine line;
-    talk.start(line);
-    while (!talk.is_over()) {
-        try {
-            line.answer = perform(store, line.request, meeting.limit());
-        } catch (const std::exception&) {
-            line.error = std::current_exception();
-        }
-        talk.go_on(line);
-    }
-    return talk.result();
+// Where this process does not see itself, it cannot tell that another is not there.
+bool has_ended(const MeetingProcess& process) {
+    if (start_of(::getpid()) == 0) return false;
+    return end_of(process.number, Milliseconds(0)) ||
+           (process.started != 0 && start_of(process.number) != process.started);
 }
 
 }  // namespace
@@ -56,12 +48,14 @@ Result carry_out(const Meeting& meeting, StoreTalk<Result> talk, const Store& st
 Meeting::Surroundings Meeting::surroundings_of_this_process() {
     return {.own = {.space = fmt::format("{}/{}", host_key(), process_space()),
                     .number = ::getpid(),
+                    .started = start_of(::getpid()),
                     .in_words = fmt::format("process {} on {}", ::getpid(), this_host::name())},
-            .has_ended = [](const MeetingProcess& other) { return end_of(other.number, Milliseconds(0)).has_value(); },
+            .has_ended = has_ended,
             .random = random_id};
 }
 
-StoreAnswer perform(const Store& store, const StoreRequest& request, Milliseconds limit) {
+StoreAnswer perform(const Store& store, const StoreRequest& request, Milliseconds limit, int bell) {
+    TUTTI_ASSERT(!request.keys.empty());
     StoreBackend& backend = *store.backend();
     const std::string& key = request.keys.front();
     switch (request.kind) {
@@ -71,10 +65,13 @@ StoreAnswer perform(const Store& store, const StoreRequest& request, Millisecond
         }
         case StoreRequest::write: backend.set(key, request.value, limit); return {};
         case StoreRequest::compare_set: return {{backend.compare_set(key, request.expected, request.value, limit)}};
-        case StoreRequest::will: (void)backend.set_will(key, request.value, limit); return {};
-        case StoreRequest::await: break;
+        case StoreRequest::will:
+            return backend.set_will(key, request.value, limit) ? StoreAnswer{{std::string()}} : StoreAnswer{};
+        case StoreRequest::await:
+        case StoreRequest::await_one: break;
     }
     try {
+        if (request.kind == StoreRequest::await_one) return {{backend.get_with_bell(key, request.patience, bell)}};
         return {backend.multi_get(request.keys, request.patience)};
     } catch (const DistStoreError& error) {
         if (error.code() != ErrorCode::timeout) throw;
@@ -88,9 +85,9 @@ Met meet(const MeetingTerms& terms, const std::string& card) {
     using rendezvous::Meeting;
     rendezvous::check(terms);
     if (terms.size == 1) return {.cards = {card}};
-    Meeting meeting(terms, card, Meeting::surroundings_of_this_process());
+    Meeting meeting(terms, {.card = [&card] { return card; }}, Meeting::surroundings_of_this_process());
     const Patience patience([&] { return meeting.awaited(); });
-    return rendezvous::carry_out(meeting, meeting.run(), terms.place);
+    return rendezvous::carry_out(terms.place, meeting, meeting.run());
 }
 
 void say_cannot_meet(const MeetingTerms& terms, const std::exception& error) noexcept {
@@ -98,8 +95,9 @@ void say_cannot_meet(const MeetingTerms& terms, const std::exception& error) noe
     try {
         rendezvous::check(terms);
         if (terms.size == 1) return;
-        Meeting meeting(terms, "", Meeting::surroundings_of_this_process());
-        (void)rendezvous::carry_out(meeting, meeting.say_failed(error.what()), terms.place);
+        Meeting meeting(terms, {}, Meeting::surroundings_of_this_process());
+        (void)rendezvous::carry_out(terms.place, meeting,
+                                    meeting.say_failed(error.what(), Meeting::may_leave_busy(error)));
     } catch (const std::exception& silent) {
         TUTTI_DEBUG("a rank cannot tell the others that it does not come: {}", silent.what());
     }

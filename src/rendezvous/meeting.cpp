@@ -1,117 +1,51 @@
 #include "rendezvous/meeting.hpp"
 
+#include "core/assert.hpp"
 #include "core/log.hpp"
 #include "core/rank_list.hpp"
 #include "core/text.hpp"
-#include "object/codec.hpp"
-#include "rendezvous/table.hpp"
 
 #include <tutti/error.hpp>
-#include <tutti/object.hpp>
-#include <tutti/version.hpp>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
 namespace tutti::rendezvous {
-
-TUTTI_OBJECT(MeetingOutcome, kind, rank, text, nonce, cards);
-
-/// A rank's card in the store: its payload, and what rank 0 compares.
-struct MeetingCard {
-    std::string version;
-    std::uint64_t nonce = 0;
-    int size = 0;
-    std::string digest, words, space;
-    int process = 0;
-    std::string process_in_words, payload;
-};
-TUTTI_OBJECT(MeetingCard, version, nonce, size, digest, words, space, process, process_in_words, payload);
-
-/// A rank's note on the board while it waits. The nonce tells one wait from the next.
-struct MeetingNote {
-    std::uint64_t nonce = 0;
-    std::string id, words;
-    std::vector<int> members;
-};
-TUTTI_OBJECT(MeetingNote, nonce, id, words, members);
-
 namespace {
 
 /// Rank 0 looks this often at the ranks that have come while others are missing; other ranks do so where they look for
 /// a circle, or their caller wants to know.
 constexpr Milliseconds long_look{400}, short_look{100};
-/// A look for a circle takes a request for each rank of the meeting, so a rank that waits long looks ever more seldom.
-constexpr Milliseconds longest_between_circles{1600};
-/// A rank whose time is over waits so long for rank 0, which knows best who is missing.
-constexpr Milliseconds time_for_rank_0{200};
+/// A rank whose time is over waits so long for rank 0, which knows best who is missing; the higher its number the
+/// longer, so that few of many ask the store for all cards.
+constexpr Milliseconds time_for_rank_0{200}, most_time_for_lower_ranks{800};
+constexpr int cards_between_looks = 64;
 /// For a rank that has said that it cannot come, and is about to say why.
 constexpr Milliseconds words_time{1000};
 /// A store has so long to answer, also where the rank's time is over.
 constexpr Milliseconds least_limit{1000};
 constexpr int most_attempts = 1000;  // of a rank that says that it cannot come
 
-/// Instead of a card: its rank cannot come. Why not is the outcome, which comes at once.
-bool is_no_card(const std::string& bytes) {
-    return bytes.starts_with('-');
-}
-
-std::string board_key(int number) {
-    return fmt::format("board/{}", number);
-}
-
-template <class T>
-T decode(const std::string& bytes, const std::string& operation, const std::string& what) {
-    try {
-        return object::decode_string(bytes).get<T>();
-    } catch (const ObjectError& error) {
-        throw DistStoreError(fmt::format("{}: {} in the store cannot be read: {}; does every process run the same "
-                                         "version of tutti?",
-                                         operation, what, error.what()),
-                             {.operation = operation});
-    }
-}
-
-// The path from `own` back to it along absent ranks; empty: there is none.
-template <class Notes>
-std::vector<int> circle_in(const Notes& notes, int own) {
-    std::vector<int> path{own};
-    std::vector<int> seen{own};
-    const auto walk = [&](const auto& self, int from) -> bool {
-        for (const int next : notes.at(from).absent) {
-            if (next == own && path.size() > 1) return true;
-            if (std::ranges::find(seen, next) != seen.end()) continue;
-            seen.push_back(next);
-            path.push_back(next);
-            if (self(self, next)) return true;
-            path.pop_back();
-        }
-        return false;
-    };
-    if (!walk(walk, own)) return {};
-    std::ranges::rotate(path, std::ranges::min_element(path));  // all that find it say the same
-    return path;
-}
-
 }  // namespace
 
-Meeting::Meeting(MeetingTerms terms, std::string card, Surroundings surroundings)
+Meeting::Meeting(MeetingTerms terms, Caller caller, Surroundings surroundings)
     : terms_(std::move(terms)),
+      caller_(std::move(caller)),
       surroundings_(std::move(surroundings)),
-      deadline_(Deadline::after(terms_.timeout)),
-      payload_(std::move(card)),
-      own_(object::encode_string(Object(MeetingCard{version(), surroundings_.random(), terms_.size, terms_.digest,
-                                                    terms_.words, surroundings_.own.space, surroundings_.own.number,
-                                                    surroundings_.own.in_words, payload_}))) {
+      sentences_(*caller_.sentences),
+      deadline_(Deadline::after(terms_.timeout)) {
+    TUTTI_ASSERT(surroundings_.has_ended && surroundings_.random);
+    TUTTI_ASSERT(!terms_.name.empty());
     if (terms_.once) id_ = terms_.name;
 }
 
 int Meeting::number_of(int rank) const {
-    return terms_.members.empty() ? rank : terms_.members[static_cast<std::size_t>(rank)];
+    if (terms_.members.empty()) return rank;
+    TUTTI_ASSERT(rank >= 0 && std::cmp_less(rank, terms_.members.size()));
+    return terms_.members[static_cast<std::size_t>(rank)];
 }
 
 Milliseconds Meeting::left() const {
@@ -127,37 +61,48 @@ std::string Meeting::awaited() const {
     std::vector<int> missing;
     for (const int rank : missing_) missing.push_back(number_of(rank));
     const std::string who = missing.empty() ? "the other ranks" : rank_list(missing);
-    return fmt::format("{} to come: {} {}{}{}", who, name_of(terms_.rank), terms_.words,
+    return fmt::format("{} to come: rank {} {}{}{}", who, number_of(terms_.rank), terms_.words,
                        terms_.about.empty() ? "" : ", ", terms_.about);
 }
 
 Meeting::Outcome Meeting::outcome(Outcome::Kind kind, int rank, const std::string& why) const {
     return {.kind = kind,
             .rank = rank,
+            .size = terms_.size,
             .text = fmt::format("{}{}{}: {}", terms_.operation, terms_.about.empty() ? "" : " ", terms_.about, why),
             .nonce = surroundings_.random()};
 }
 
 Meeting::Outcome Meeting::outcome_in(const std::string& bytes) const {
-    return decode<Outcome>(bytes, terms_.operation, "the outcome of a meeting");
+    if (const auto version = other_version(bytes, number_of(0))) return outcome(Outcome::disagrees, 0, *version);
+    return decode_record<Outcome>(bytes, terms_.operation, "the outcome of a meeting");
+}
+
+bool Meeting::is_dead(const MeetingProcess& process) const {
+    const bool can_tell = process.number != 0 && process.space == surroundings_.own.space;
+    return can_tell && process.number != surroundings_.own.number && surroundings_.has_ended(process);
 }
 
 // ---- The way of a rank
 
 StoreTalk<Met> Meeting::run() {
+    TUTTI_ASSERT(caller_.card && terms_.rank >= 0 && terms_.rank < terms_.size);
     std::exception_ptr error;
     Met met;
     std::string why;
+    bool may_be_busy = false;
     try {
         met = co_await come();
     } catch (const std::exception& failure) {
         error = std::current_exception();
         why = failure.what();
+        may_be_busy = may_leave_busy(failure);
     }
     is_ending_ = true;
-    if (error && !settled_) co_await say_failed(std::move(why));
+    if (error && !settled_) co_await say_failed(std::move(why), may_be_busy);
     co_await leave();
     if (error) std::rethrow_exception(error);
+    TUTTI_ASSERT(!met.cards.empty() && settled_);
     co_return met;
 }
 
@@ -178,16 +123,29 @@ StoreTalk<Met> Meeting::come() {
     }
 }
 
-// False: the attempt was over before this rank came, or is one that it has been in.
-StoreTalk<bool> Meeting::enter() {
+// The newest attempt, unless this rank has found one before.
+StoreTalk<bool> Meeting::find() {
     if (id_.empty()) {
         const StoreAnswer newest = co_await ask::compare_set(key_of_newest(), "", "1");
         be(newest.value());
     }
-    const Outcome end = outcome(
-        Outcome::ended, terms_.rank,
-        fmt::format("{} is gone: {} ended before all had come", name_of(terms_.rank), surroundings_.own.in_words));
-    co_await ask::will(outcome_key(), object::encode_string(Object(end)));
+    TUTTI_ASSERT(!id_.empty());
+    co_return true;
+}
+
+// False: the attempt was over before this rank came, or is one that it has been in.
+StoreTalk<bool> Meeting::enter() {
+    co_await find();
+    if (terms_.size > 1) {
+        const Outcome end =
+            outcome(Outcome::ended, terms_.rank, sentences_.ended(number_of(terms_.rank), surroundings_.own));
+        co_await ask::will(outcome_key(), encode_record(Object(end)));
+    }
+    if (own_.empty()) {
+        payload_ = caller_.card();
+        own_ = encode_record(Object(MeetingCard{surroundings_.random(), terms_.size, terms_.digest, terms_.words,
+                                                surroundings_.own, payload_}));
+    }
     const StoreAnswer there = co_await ask::compare_set(card_key(terms_.rank), "", own_);
     entered_ = there.value() == own_;
     if (entered_) co_return true;
@@ -197,6 +155,11 @@ StoreTalk<bool> Meeting::enter() {
 
 // There is a card of this rank: of an earlier call, of a process that has ended, or of another one.
 StoreTalk<bool> Meeting::enter_behind(std::string other_card) {
+    const int own_number = number_of(terms_.rank);
+    MeetingProcess other;
+    if (!is_no_card(other_card))
+        other = decode_record<MeetingCard>(other_card, terms_.operation, fmt::format("the card of rank {}", own_number))
+                    .process;
     const std::string key = outcome_key();
     const StoreAnswer stands = co_await ask::read(key);
     Outcome found;
@@ -205,30 +168,28 @@ StoreTalk<bool> Meeting::enter_behind(std::string other_card) {
     } else if (is_no_card(other_card)) {
         found = co_await hear_why(terms_.rank);
     } else {
-        const auto other = decode<MeetingCard>(other_card, terms_.operation, "the card of " + name_of(terms_.rank));
-        const MeetingProcess process{other.space, other.process, other.process_in_words};
-        const bool has_ended = process.space == surroundings_.own.space && surroundings_.has_ended(process);
-        const Outcome mine =
-            has_ended ? outcome(Outcome::ended, terms_.rank,
-                                fmt::format("{} is gone: {} ended before all had come", name_of(terms_.rank),
-                                            process.in_words))
-                      : outcome(Outcome::disagrees, terms_.rank,
-                                fmt::format("two say that they are {}, {} and {}: expected each rank once",
-                                            name_of(terms_.rank), process.in_words, surroundings_.own.in_words));
+        const bool has_ended = is_dead(other);
+        const Outcome mine = has_ended ? outcome(Outcome::ended, terms_.rank, sentences_.ended(own_number, other))
+                                       : outcome(Outcome::disagrees, terms_.rank,
+                                                 sentences_.twice(own_number, other, surroundings_.own));
         found = co_await settle(mine);
         Met met;
         if (!has_ended && found.nonce == mine.nonce) (void)accept(found, met);  // throws
     }
-    if (!terms_.once) co_return false;
+    if (!terms_.once) {
+        if (found.kind == Outcome::met) process_before_ = other.in_words;
+        co_return false;
+    }
     Met met;
     if (found.kind != Outcome::met && found.kind != Outcome::none) (void)accept(found, met);  // throws
     settled_ = true;
-    throw InvalidArgument(fmt::format("{}: {} has been at the meeting \"{}\" before: expected each rank once",
-                                      terms_.operation, name_of(terms_.rank), terms_.name),
+    throw InvalidArgument(fmt::format("{}: {}", terms_.operation,
+                                      sentences_.was_there(own_number, terms_.name, other, surroundings_.own)),
                           {.operation = terms_.operation, .rank = terms_.rank, .peer = terms_.rank});
 }
 
 StoreTalk<bool> Meeting::next() {
+    TUTTI_ASSERT(!terms_.once);
     const auto number = number_in<std::uint64_t>(number_);
     const StoreAnswer newest = co_await ask::compare_set(key_of_newest(), number_, std::to_string(*number + 1));
     be(newest.value());
@@ -250,10 +211,32 @@ void Meeting::be(const std::string& number) {
     next_circle_ = Deadline::after(between_circles_);
 }
 
+// Whether this rank may join the next attempt without a word: others have met without a place for it, have failed as a
+// meeting of another size, or have missed a process that this rank's takes the place of.
+bool Meeting::is_of_others(const Outcome& outcome) const {
+    const bool is_of_other_size = outcome.size != 0 && outcome.size != terms_.size;
+    switch (outcome.kind) {
+        case Outcome::met: return outcome.size <= terms_.rank;
+        case Outcome::late:
+        case Outcome::failed: return is_of_other_size;
+        case Outcome::ended: return is_of_other_size || outcome.rank == terms_.rank;
+        default: return false;  // ranks disagree, perhaps about the size
+    }
+}
+
+bool Meeting::is_news(const Outcome& outcome) const {
+    return outcome.kind == Outcome::met || !surroundings_.is_news || surroundings_.is_news(outcome.nonce);
+}
+
+std::string Meeting::other_size(int rank, int says, int rank_0_says) const {
+    return fmt::format(
+        "rank {} says {} ranks, rank {} says {} ranks: expected one size (WORLD_SIZE, world_size) on all ranks",
+        number_of(rank), says, number_of(0), rank_0_says);
+}
+
 // True: the ranks have met. False: the attempt is that of others. Throws the failure that all ranks get.
 bool Meeting::accept(Outcome outcome, Met& met) {
-    const bool has_place = std::cmp_greater(outcome.cards.size(), terms_.rank);
-    if (outcome.kind == Outcome::met && !has_place && !terms_.once) return false;
+    if (!terms_.once && (is_of_others(outcome) || !is_news(outcome))) return false;
     settled_ = true;
     const bool is_of_ours = outcome.rank >= 0 && outcome.rank < terms_.size;  // the sizes may be what is wrong
     const ErrorContext context{.operation = terms_.operation,
@@ -261,12 +244,15 @@ bool Meeting::accept(Outcome outcome, Met& met) {
                                .peer = is_of_ours ? number_of(outcome.rank) : outcome.rank};
     switch (outcome.kind) {
         case Outcome::met:
-            if (!has_place) {
+            if (outcome.size <= terms_.rank) {
                 throw InvalidArgument(
-                    fmt::format("{}: {} ranks have met without rank {}: expected one size on all ranks",
-                                terms_.operation, outcome.cards.size(), terms_.rank),
+                    fmt::format("{}: {}", terms_.operation, other_size(terms_.rank, terms_.size, outcome.size)),
                     context);
             }
+            if (std::cmp_not_equal(outcome.cards.size(), caller_.conclude ? 1 : outcome.size))
+                throw DistStoreError(
+                    fmt::format("{}: the outcome in the store has {} cards", terms_.operation, outcome.cards.size()),
+                    context);
             met = {std::move(outcome.cards), number_in<std::uint64_t>(number_).value_or(0)};
             return true;
         case Outcome::late: throw Timeout(outcome.text, context);
@@ -281,12 +267,13 @@ bool Meeting::accept(Outcome outcome, Met& met) {
 StoreTalk<Meeting::Outcome> Meeting::hear_why(int rank) {
     const StoreAnswer words = co_await ask::await(outcome_key(), words_time);
     if (words.is_there()) co_return outcome_in(words.value());
-    const Outcome silent = outcome(Outcome::failed, rank, name_of(rank) + " cannot come, and has not said why");
+    const Outcome silent = outcome(Outcome::failed, rank, sentences_.failed(number_of(rank), ""));
     co_return co_await settle(silent);
 }
 
 StoreTalk<Meeting::Outcome> Meeting::settle(Outcome outcome) {
-    const std::string own = object::encode_string(Object(outcome));
+    TUTTI_ASSERT(outcome.kind != Outcome::none);
+    const std::string own = encode_record(Object(outcome));
     const StoreAnswer stands = co_await ask::compare_set(outcome_key(), "", own);
     co_return outcome_in(stands.value());
 }
@@ -295,31 +282,41 @@ StoreTalk<Meeting::Outcome> Meeting::settle(Outcome outcome) {
 
 // Rank 0.
 StoreTalk<Meeting::Outcome> Meeting::gather() {
-    cards_.assign(static_cast<std::size_t>(terms_.size), {});
+    TUTTI_ASSERT(terms_.rank == 0);
+    const auto size = static_cast<std::size_t>(terms_.size);
+    cards_.assign(size, {});
     cards_.front() = payload_;
-    missing_.resize(static_cast<std::size_t>(terms_.size) - 1);
+    processes_.assign(size, {});
+    missing_.resize(size - 1);
     std::iota(missing_.begin(), missing_.end(), 1);
-    for (;;) {
+    while (!missing_.empty()) {
         const StoreAnswer stands = co_await ask::read(outcome_key());
         if (stands.is_there()) co_return outcome_in(stands.value());
-        const std::string trouble = co_await take_cards();
-        if (!trouble.empty()) {
-            const Outcome refusal = outcome(Outcome::disagrees, missing_.front(), trouble);
-            co_return co_await settle(refusal);
-        }
+        const Outcome trouble = co_await take_cards();
+        if (trouble.kind != Outcome::none) co_return co_await settle(trouble);
         if (missing_.empty()) break;
         if (deadline_.expired()) co_return co_await give_up();
         if (terms_.check) terms_.check();
         if (!terms_.members.empty()) co_await look_for_circle();
     }
-    Outcome all = outcome(Outcome::met, 0, "");
-    all.cards = std::move(cards_);
-    all.text.clear();
-    co_return co_await settle(all);
+    co_return co_await settle(conclude());
 }
 
-// Waits for the missing, for a while. Returns why they cannot meet, then the rank is the first of the missing.
-StoreTalk<std::string> Meeting::take_cards() {
+// All have come: what they get.
+Meeting::Outcome Meeting::conclude() const {
+    TUTTI_ASSERT(missing_.empty());
+    try {
+        Outcome all = outcome(Outcome::met, 0, "");
+        all.text.clear();
+        all.cards = caller_.conclude ? std::vector{caller_.conclude(cards_)} : cards_;
+        return all;
+    } catch (const Disagreement& disagreement) {
+        return outcome(Outcome::disagrees, disagreement.rank, disagreement.why);
+    }
+}
+
+// Waits for the missing, for a while. Returns why they cannot meet, if that shows.
+StoreTalk<Meeting::Outcome> Meeting::take_cards() {
     std::vector<std::string> keys;
     for (const int rank : missing_) keys.push_back(card_key(rank));
     const StoreAnswer come = co_await ask::await(keys, std::min(left(), must_look() ? short_look : long_look));
@@ -331,44 +328,50 @@ StoreTalk<std::string> Meeting::take_cards() {
             const StoreAnswer one = co_await ask::read(keys[i]);
             if (one.is_there()) card = one.value();
         }
-        if (is_no_card(card)) {
-            co_await hear_why(missing_[at]);
-            co_return "";  // gather() reads it
-        }
-        const int rank = missing_[at];
         if (card.empty()) {
             ++at;
             continue;
         }
-        const std::string trouble = why_not_to_take(rank, card);
-        if (!trouble.empty()) {
-            std::swap(missing_.front(), missing_[at]);
-            co_return trouble;
-        }
+        if (is_no_card(card)) co_return co_await hear_why(missing_[at]);
+        Outcome trouble = take(missing_[at], card);
+        if (trouble.kind != Outcome::none) co_return trouble;
         missing_.erase(missing_.begin() + static_cast<std::ptrdiff_t>(at));
     }
-    co_return "";
+    co_return dead_one();
 }
 
-std::string Meeting::why_not_to_take(int rank, const std::string& bytes) {
-    auto card = decode<MeetingCard>(bytes, terms_.operation, "the card of " + name_of(rank));
-    const auto differ = [&](const std::string& theirs, const std::string& own) {
-        return fmt::format("{} {}, {} {}: expected the same on all ranks", name_of(rank), theirs, name_of(0), own);
-    };
-    if (!can_work_together(card.version, version()))
-        return differ("runs tutti " + card.version, std::string("runs tutti ") + version());
-    if (card.size != terms_.size)
-        return differ(fmt::format("says {} ranks", card.size), fmt::format("says {} ranks", terms_.size));
-    if (card.digest != terms_.digest) return differ(card.words, terms_.words);
+// Nothing: it is as expected.
+Meeting::Outcome Meeting::take(int rank, const std::string& bytes) {
+    TUTTI_ASSERT(rank > 0 && rank < terms_.size);
+    const int number = number_of(rank);
+    const auto disagree = [&](const std::string& why) { return outcome(Outcome::disagrees, rank, why); };
+    if (const auto version = other_version(bytes, number)) return disagree(*version);
+    auto card = decode_record<MeetingCard>(bytes, terms_.operation, fmt::format("the card of rank {}", number));
+    if (card.size != terms_.size) return disagree(other_size(rank, card.size, terms_.size));
+    if (card.digest != terms_.digest)
+        return disagree(fmt::format("rank {} {}, rank {} {}: expected the same on all ranks", number, card.words,
+                                    number_of(0), terms_.words));
     cards_[static_cast<std::size_t>(rank)] = std::move(card.payload);
-    return "";
+    processes_[static_cast<std::size_t>(rank)] = std::move(card.process);
+    return {};
+}
+
+// The end of a process that has come and ended before the outcome: the store may have no wills, or be late with this
+// one. Nothing: all live, as far as this process can tell.
+Meeting::Outcome Meeting::dead_one() const {
+    const auto dead = std::ranges::find_if(processes_, [this](const MeetingProcess& one) { return is_dead(one); });
+    if (dead == processes_.end()) return {};
+    const auto rank = static_cast<int>(dead - processes_.begin());
+    return outcome(Outcome::ended, rank, sentences_.ended(number_of(rank), *dead));
 }
 
 // The others.
 StoreTalk<Meeting::Outcome> Meeting::await_outcome() {
+    TUTTI_ASSERT(terms_.rank > 0 && entered_);
+    const Milliseconds grace = time_for_rank_0 + std::min(Milliseconds(terms_.rank), most_time_for_lower_ranks);
     for (;;) {
         const bool is_late = deadline_.expired();
-        const Milliseconds patience = is_late ? time_for_rank_0 : must_look() ? std::min(left(), short_look) : left();
+        const Milliseconds patience = is_late ? grace : must_look() ? std::min(left(), short_look) : left();
         const StoreAnswer stands = co_await ask::await(outcome_key(), patience);
         if (stands.is_there()) co_return outcome_in(stands.value());
         if (is_late) co_return co_await give_up();
@@ -378,27 +381,42 @@ StoreTalk<Meeting::Outcome> Meeting::await_outcome() {
 }
 
 StoreTalk<Meeting::Outcome> Meeting::give_up() {
-    std::vector<int> missing;
-    for (int rank = 0; rank < terms_.size; ++rank) {
+    std::vector<int> missing = missing_;  // rank 0 has just looked
+    for (int rank = 0; terms_.rank != 0 && rank < terms_.size; ++rank) {
         const StoreAnswer card = co_await ask::read(card_key(rank));
         if (!card.is_there()) missing.push_back(rank);
+        if ((rank + 1) % cards_between_looks != 0) continue;
+        const StoreAnswer stands = co_await ask::read(outcome_key());
+        if (stands.is_there()) co_return outcome_in(stands.value());
     }
     const int first = missing.empty() ? 0 : missing.front();
     for (int& rank : missing) rank = number_of(rank);
-    const std::string who = missing.empty() ? fmt::format("; rank {} has not answered", number_of(0))
-                                            : fmt::format("; not there: {}", fmt::join(missing, ", "));
     const Outcome late =
-        outcome(Outcome::late, first, fmt::format("timed out on rank {}{}", number_of(terms_.rank), who));
+        outcome(Outcome::late, first,
+                sentences_.late({number_of(terms_.rank), terms_.size, number_of(0), missing, process_before_}));
     co_return co_await settle(late);
 }
 
-StoreTalk<bool> Meeting::say_failed(std::string why) {
+// ---- Ranks that cannot come
+
+bool Meeting::may_leave_busy(const std::exception& error) {
+    const auto* const known = dynamic_cast<const DistError*>(&error);
+    if (known == nullptr) return false;
+    const ErrorCode code = known->code();
+    return code == ErrorCode::interrupted || code == ErrorCode::aborted || code == ErrorCode::timeout;
+}
+
+StoreTalk<bool> Meeting::say_failed(std::string why, bool may_be_busy) {
     is_ending_ = true;
     try {
         for (int attempts = 0; attempts < most_attempts; ++attempts) {
-            if (id_.empty()) {
-                const StoreAnswer newest = co_await ask::compare_set(key_of_newest(), "", "1");
-                be(newest.value());
+            co_await find();
+            Outcome mine = outcome(Outcome::failed, terms_.rank, sentences_.failed(number_of(terms_.rank), why));
+            if (!entered_) mine.size = 0;  // it may be what is wrong
+            const std::string text = encode_record(Object(mine));
+            if (may_be_busy) {
+                const StoreAnswer will = co_await ask::will(outcome_key(), text);
+                if (!will.is_there()) co_return true;
             }
             const std::string mark = fmt::format("-{}", surroundings_.random());
             bool is_first = false;
@@ -406,90 +424,18 @@ StoreTalk<bool> Meeting::say_failed(std::string why) {
                 const StoreAnswer there = co_await ask::compare_set(card_key(terms_.rank), "", mark);
                 is_first = there.value() == mark;
             }
-            const Outcome mine =
-                outcome(Outcome::failed, terms_.rank, fmt::format("{} cannot come: {}", name_of(terms_.rank), why));
             const Outcome stands = co_await settle(mine);
+            const bool is_new = is_news(stands);
             if (entered_ || stands.nonce == mine.nonce) co_return true;
-            if (is_first && stands.kind != Outcome::met) co_return true;  // this rank fails as the others do
+            if (is_first && is_new && stands.kind != Outcome::met) co_return true;  // this rank fails as the others do
             if (terms_.once) break;
             co_await next();
         }
     } catch (const std::exception& silent) {
-        TUTTI_DEBUG("{}: {} cannot say that it does not come: {}", terms_.operation, name_of(terms_.rank),
+        TUTTI_DEBUG("{}: rank {} cannot say that it does not come: {}", terms_.operation, number_of(terms_.rank),
                     silent.what());
     }
     co_return false;
-}
-
-StoreTalk<bool> Meeting::leave() {
-    if (noted_.empty()) co_return true;
-    try {
-        co_await ask::write(board_key(number_of(terms_.rank)), "");
-    } catch (const std::exception& silent) {
-        TUTTI_DEBUG("{}: {} cannot say that it waits no more: {}", terms_.operation, name_of(terms_.rank),
-                    silent.what());
-    }
-    noted_.clear();
-    co_return true;
-}
-
-// ---- Circles
-
-// Settles all meetings on a circle, with one sentence.
-StoreTalk<bool> Meeting::look_for_circle() {
-    if (!next_circle_.expired()) co_return false;
-    between_circles_ = std::clamp(2 * between_circles_, short_look, longest_between_circles);
-    next_circle_ = Deadline::after(between_circles_);
-    const int own = number_of(terms_.rank);
-    if (noted_ != id_) {
-        const MeetingNote note{surroundings_.random(), id_, terms_.words, terms_.members};
-        co_await ask::write(board_key(own), object::encode_string(Object(note)));
-        noted_ = id_;
-    }
-    Notes notes = co_await read_notes();
-    const std::vector<int> circle = circle_in(notes, own);
-    if (circle.empty()) co_return false;
-    // All of them wait at once if none has stopped meanwhile, and no attempt is over: a rank that came is in one that
-    // is.
-    std::string text = terms_.operation + ": ranks wait for each other:";
-    for (const int number : circle) {
-        const StoreAnswer now = co_await ask::read(board_key(number));
-        if (!now.is_there() || now.value() != notes[number].text) co_return false;
-        const StoreAnswer over = co_await ask::read(notes[number].id + "/outcome");
-        if (over.is_there()) co_return false;
-        text += fmt::format(" rank {} {};", number, notes[number].words);
-    }
-    const Outcome failure{.kind = Outcome::disagrees,
-                          .rank = -1,
-                          .text = text + " expected one order of meetings on all ranks",
-                          .nonce = surroundings_.random()};
-    for (const int number : circle) {
-        co_await ask::compare_set(notes[number].id + "/outcome", "", object::encode_string(Object(failure)));
-    }
-    co_return true;
-}
-
-// Of this rank, of those that it waits for, of those for which these wait, and so on.
-StoreTalk<Meeting::Notes> Meeting::read_notes() {
-    Notes notes;
-    std::vector<int> open{number_of(terms_.rank)};
-    while (!open.empty()) {
-        const int number = open.back();
-        open.pop_back();
-        if (notes.contains(number)) continue;
-        Note& note = notes[number];
-        const StoreAnswer stands = co_await ask::read(board_key(number));
-        if (!stands.is_there() || stands.value().empty()) continue;
-        auto read = decode<MeetingNote>(stands.value(), terms_.operation, fmt::format("the note of rank {}", number));
-        note = {stands.value(), std::move(read.id), std::move(read.words), std::move(read.members), {}};
-        for (std::size_t rank = 0; rank < note.members.size(); ++rank) {
-            const StoreAnswer card = co_await ask::read(fmt::format("{}/card/{}", note.id, rank));
-            if (card.is_there()) continue;
-            note.absent.push_back(note.members[rank]);
-            open.push_back(note.members[rank]);
-        }
-    }
-    co_return notes;
 }
 
 }  // namespace tutti::rendezvous

@@ -2,7 +2,6 @@
 #include "rendezvous/membership.hpp"
 
 #include "core/unix_socket.hpp"
-#include "rendezvous/table.hpp"
 
 #include "support/forwarding_store.hpp"
 #include "support/no_descriptors.hpp"
@@ -248,7 +247,7 @@ class LastDeed : public test::ForwardingStore {
                             Milliseconds timeout) override {
         std::string stands = ForwardingStore::compare_set(key, expected, desired, timeout);
         std::this_thread::sleep_for(300ms);
-        if (key == "table") ::raise(SIGKILL);
+        if (key == "group/world/outcome" && expected.empty()) ::raise(SIGKILL);
         return stands;
     }
 };
@@ -333,12 +332,12 @@ TEST(Lifelines, a_rank_that_comes_after_its_parent_left_is_told_by_another) {
             });
         });
     }
-    const auto card = Store(own).get("card/3");
-    Store(store).set("card/3", card);
+    const auto card = Store(own).get("group/world/card/3");
+    Store(store).set("group/world/card/3", card);
     for (std::size_t rank = 0; rank < 3; ++rank) threads[rank].join();
     ranks[1]->flood({VerdictKind::aborted, 1, "enough"});
     ranks[2].reset();  // 3's parent
-    Store(own).set("table", Store(store).get("table"));
+    Store(own).set("group/world/outcome", Store(store).get("group/world/outcome"));
     threads[3].join();
     ASSERT_TRUE(ranks[3]);
     for (const Instant end = Clock::now() + test::patience(5s); told == 0 && Clock::now() < end;)
@@ -364,11 +363,11 @@ TEST(Lifelines, a_rank_that_comes_after_its_only_parent_aborted_says_which_that_
             peer = e.context().peer;
         }
     });
-    Store(store).set("card/1", Store(own).get("card/1"));
+    Store(store).set("group/world/card/1", Store(own).get("group/world/card/1"));
     joins_first.join();
     first->flood({VerdictKind::aborted, 0, "enough"});
     first.reset();
-    Store(own).set("table", Store(store).get("table"));
+    Store(own).set("group/world/outcome", Store(store).get("group/world/outcome"));
     joins_late.join();
     EXPECT_NE(error.find("rank 1 cannot reach rank 0 (host "), std::string::npos) << error;
     EXPECT_NE(error.find("refused"), std::string::npos) << error;

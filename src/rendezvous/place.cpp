@@ -1,5 +1,6 @@
 #include "rendezvous/place.hpp"
 
+#include "core/text.hpp"
 #include "core/this_host.hpp"
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -75,6 +77,15 @@ std::optional<std::string> end_of(int process, std::chrono::milliseconds patienc
         if (std::chrono::steady_clock::now() >= end) return std::nullopt;
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
+}
+
+std::uint64_t start_of(int process) {
+    constexpr int behind_state = 19;  // fields 3 and 22 of proc(5)
+    std::istringstream fields(status_of(process));
+    std::string field;
+    for (int i = 0; i <= behind_state && fields >> field; ++i) {
+    }
+    return fields ? number_in<std::uint64_t>(field).value_or(0) : 0;
 }
 
 bool is_stopped(int process) {

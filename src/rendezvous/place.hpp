@@ -22,6 +22,10 @@ std::uint64_t process_space();
 /// collected it, "its process has ended" after that; nothing if it still lives after `patience`.
 std::optional<std::string> end_of(int process, std::chrono::milliseconds patience = std::chrono::milliseconds(30));
 
+/// When a process in this process space started, in the system's ticks since it booted: tells it from a later process
+/// of that number. 0: the process is not there, or the system hides it.
+std::uint64_t start_of(int process);
+
 /// Whether a process in this process space is stopped, by a signal or by a debugger.
 bool is_stopped(int process);
 

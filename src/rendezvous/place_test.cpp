@@ -46,6 +46,16 @@ TEST(EndOfProcess, is_nothing_while_it_lives) {
     collect(child);
 }
 
+TEST(StartOfProcess, tells_processes_apart_and_is_nothing_once_it_has_gone) {
+    const pid_t child = start([] { ::pause(); });
+    EXPECT_NE(start_of(::getpid()), 0U);
+    EXPECT_EQ(start_of(::getpid()), start_of(::getpid()));
+    EXPECT_GE(start_of(child), start_of(::getpid()));
+    ::kill(child, SIGKILL);
+    collect(child);
+    EXPECT_EQ(start_of(child), 0U);
+}
+
 TEST(Place, is_equal_for_processes_that_share_memory_and_ids) {
     int channel[2];
     ASSERT_EQ(::pipe(channel), 0);

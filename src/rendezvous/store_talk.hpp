@@ -25,8 +25,9 @@ struct StoreRequest {
         read,         ///< the value of the key, if it is there
         write,        ///< sets the key
         compare_set,  ///< as Store::compare_set
-        will,         ///< as StoreBackend::set_will
-        await         ///< the values of all keys, if all are there within `patience`
+        will,         ///< as StoreBackend::set_will; is there: the store has wills
+        await,        ///< the values of all keys, if all are there within `patience`
+        await_one     ///< the same for one key, for which many ranks wait
     };
     Kind kind = read;
     std::vector<std::string> keys{};
@@ -49,7 +50,7 @@ inline StoreRequest will(std::string key, std::string value) {
     return {StoreRequest::will, {std::move(key)}, {}, std::move(value)};
 }
 inline StoreRequest await(std::string key, Milliseconds patience) {
-    return {StoreRequest::await, {std::move(key)}, {}, {}, patience};
+    return {StoreRequest::await_one, {std::move(key)}, {}, {}, patience};
 }
 inline StoreRequest await(std::vector<std::string> keys, Milliseconds patience) {
     return {StoreRequest::await, std::move(keys), {}, {}, patience};
@@ -64,8 +65,8 @@ struct StoreAnswer {
     const std::string& value() const { return values.front(); }
 };
 
-/// `limit`: for all but await. Throws the store's errors.
-StoreAnswer perform(const Store& store, const StoreRequest& request, Milliseconds limit);
+/// `limit`: for all but await. `bell`: as StoreBackend::get_with_bell. Throws the store's errors.
+StoreAnswer perform(const Store& store, const StoreRequest& request, Milliseconds limit, int bell = -1);
 
 /// The one request of a talk that is under way, however deep the coroutine is that awaits it.
 struct TalkLine {

@@ -6,6 +6,7 @@
 #include "object/codec.hpp"
 #include "operation/faults.hpp"
 #include "record/dump.hpp"
+#include "rendezvous/meeting_records.hpp"
 #include "rendezvous/table.hpp"
 #include "schedule/prove.hpp"
 #include "schedule/text.hpp"
@@ -98,7 +99,9 @@ void object(std::string_view bytes) {
 
 void cards(std::string_view bytes) {
     refused([&] { (void)rendezvous::decode_card(bytes, 3); });
-    refused([&] { (void)rendezvous::read_table(bytes, 1, 2); });
+    refused([&] { (void)rendezvous::decode_table(bytes, 2); });
+    refused([&] { (void)rendezvous::decode_record<rendezvous::MeetingCard>(bytes, "fuzz", "a card"); });
+    refused([&] { (void)rendezvous::decode_record<rendezvous::MeetingOutcome>(bytes, "fuzz", "an outcome"); });
 }
 
 void dump(std::string_view bytes) {

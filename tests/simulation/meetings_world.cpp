@@ -21,6 +21,19 @@ constexpr Milliseconds most_beyond = 1500ms;
 constexpr int most_requests_beyond = 80;
 constexpr Milliseconds own_time = 4000ms, time_for_a_will = 50ms;
 
+// Several cards in one, for worlds whose rank 0 makes one of all.
+std::string joined(const std::vector<std::string>& cards) {
+    std::string all;
+    for (const std::string& card : cards) all += card + '\n';
+    return all;
+}
+std::vector<std::string> parts_of(const std::string& all) {
+    std::vector<std::string> cards;
+    for (std::size_t begin = 0, end = 0; (end = all.find('\n', begin)) != std::string::npos; begin = end + 1)
+        cards.push_back(all.substr(begin, end - begin));
+    return cards;
+}
+
 }  // namespace
 
 struct MeetingsWorld::Process {
@@ -28,8 +41,10 @@ struct MeetingsWorld::Process {
     std::string job;
     std::vector<Call> calls;
     std::size_t call = 0;
-    bool is_alive = true;
+    bool is_alive = true, is_torn = false;
+    Instant died{};
     std::string card;
+    std::set<std::uint64_t> known;  // failures
     std::unique_ptr<Meeting> meeting;
     std::optional<rendezvous::StoreTalk<Met>> talk;
     std::optional<rendezvous::StoreTalk<bool>> refusal;
@@ -47,7 +62,14 @@ MeetingsWorld::MeetingsWorld(std::uint64_t seed) : chance_(seed), now_(Instant(1
     slowest_ = below(4) == 0 ? 150ms : 2ms;
     once_ = below(3) == 0;
     size_ = static_cast<int>(2 + below(4));
+    has_wills_ = below(4) != 0;
+    concludes_ = trouble_ == Trouble::renumbered || trouble_ == Trouble::unfit || below(2) == 0;
+    if (trouble_ == Trouble::successor || trouble_ == Trouble::renumbered || trouble_ == Trouble::smaller_job)
+        once_ = false;
+    if (trouble_ == Trouble::renumbered || trouble_ == Trouble::smaller_job) size_ = std::max(size_, 3);
     rounds_ = once_ ? 1 : static_cast<int>(1 + below(3));
+    if (trouble_ == Trouble::successor || trouble_ == Trouble::renumbered) rounds_ = std::max(rounds_, 2);
+    if (trouble_ == Trouble::smaller_job) rounds_ = 1;
     trouble_ == Trouble::circle ? make_circle() : make_one_meeting();
 }
 
@@ -88,7 +110,7 @@ void MeetingsWorld::make_one_meeting() {
     const auto odd = static_cast<int>(below(static_cast<std::uint64_t>(size_)));  // the one with the trouble
     for (int rank = 0; rank < size_; ++rank) {
         const bool is_odd = rank == odd;
-        if (is_odd && trouble_ == Trouble::absent) continue;
+        if (is_odd && (trouble_ == Trouble::absent || trouble_ == Trouble::smaller_job)) continue;
         terms.rank = rank;
         MeetingTerms own = terms;
         if (is_odd && trouble_ == Trouble::disagreement) own.digest = own.words = "another";
@@ -98,8 +120,20 @@ void MeetingsWorld::make_one_meeting() {
         Process& process = add("one", own, rounds_, pause);
         if (!is_odd) continue;
         if (trouble_ == Trouble::refusal) process.calls.front().cannot_come = true;
-        if (trouble_ == Trouble::broken_store) process.broken_request = static_cast<int>(below(5));
-        if (trouble_ == Trouble::death) at(Milliseconds(below(600)), {Step::die, process.number});
+        if (trouble_ == Trouble::renumbered) process.calls.front().terms.rank = (rank + 1) % size_;
+        if (trouble_ == Trouble::broken_store || trouble_ == Trouble::torn)
+            process.broken_request = static_cast<int>(below(5));
+        const Milliseconds end(below(600));
+        if (trouble_ == Trouble::death || trouble_ == Trouble::successor) at(end, {Step::die, process.number});
+        if (trouble_ == Trouble::successor) add("one", own, rounds_, end + Milliseconds(1 + below(600)));
+    }
+    if (trouble_ == Trouble::smaller_job) {  // once the others have given up
+        terms.size = size_ - 1;
+        if (!terms.members.empty()) terms.members.pop_back();
+        for (int rank = 0; rank < terms.size; ++rank) {
+            terms.rank = rank;
+            add("two", terms, 1, own_time * 2 + Milliseconds(below(300)));
+        }
     }
     if (trouble_ == Trouble::twice) {
         terms.rank = odd;
@@ -146,7 +180,7 @@ std::string MeetingsWorld::run() {
     for (const auto& process : processes_) {
         if (process->is_alive && process->call != process->calls.size()) return "a rank waits for ever";
         const MeetingTerms& terms = process->calls.front().terms;
-        if (!process->is_alive || terms.members.empty() || trouble_ == Trouble::broken_store) continue;
+        if (!process->is_alive || terms.members.empty() || process->broken_request >= 0) continue;
         const int number = terms.members[static_cast<std::size_t>(terms.rank)];
         const auto note = keys_.find("board/" + std::to_string(number));
         if (note != keys_.end() && !note->second.empty()) return "a rank that has left still says that it waits";
@@ -171,6 +205,7 @@ void MeetingsWorld::handle(const Event& event) {
             return;
         case Step::die:
             process.is_alive = false;
+            process.died = now_;
             if (process.meeting &&
                 keys_.contains(process.meeting->id() + "/card/" + std::to_string(process.calls.front().terms.rank)))
                 left_by_dead_ = process.meeting->id();
@@ -186,17 +221,29 @@ void MeetingsWorld::begin_call(Process& process) {
     process.card = process.job + "/" + std::to_string(call.terms.rank) + "/" + std::to_string(process.number) + "/" +
                    std::to_string(process.call);
     process.call_began = now_;
+    process.is_torn = false;
+    Meeting::Caller caller{.card = [&process] { return process.card; }};
+    if (concludes_) {
+        caller.conclude = [this](const std::vector<std::string>& cards) {
+            const auto unfit =
+                std::ranges::find_if(cards, [](const std::string& card) { return card.ends_with("/0"); });
+            if (trouble_ == Trouble::unfit && unfit != cards.end())
+                throw Meeting::Disagreement{static_cast<int>(unfit - cards.begin()), "it is unfit"};
+            return joined(cards);
+        };
+    }
     process.meeting = std::make_unique<Meeting>(
-        call.terms, process.card,
+        call.terms, std::move(caller),
         Meeting::Surroundings{
-            .own = {"here", static_cast<int>(process.number), "process " + std::to_string(process.number)},
+            .own = {"here", static_cast<int>(process.number) + 1, 0, "process " + std::to_string(process.number)},
             .has_ended =
                 [this](const rendezvous::MeetingProcess& other) {
-                    return !processes_[static_cast<std::size_t>(other.number)]->is_alive;
+                    return !processes_[static_cast<std::size_t>(other.number) - 1]->is_alive;
                 },
-            .random = [this] { return chance_(); }});
+            .random = [this] { return chance_(); },
+            .is_news = [&process](std::uint64_t nonce) { return process.known.insert(nonce).second; }});
     if (call.cannot_come) {
-        process.refusal.emplace(process.meeting->say_failed("it has no memory"));
+        process.refusal.emplace(process.meeting->say_failed("it has no memory", false));
         process.refusal->start(process.line);
     } else {
         process.talk.emplace(process.meeting->run());
@@ -216,9 +263,14 @@ void MeetingsWorld::arrive(Process& process) {
     const StoreRequest& request = process.line.request;
     const std::string& key = request.keys.front();
     if (process.requests++ == process.broken_request) {
-        process.line.error = std::make_exception_ptr(DistStoreError("the store has no room"));
+        process.is_torn = trouble_ == Trouble::torn;
+        process.line.error = process.is_torn ? std::make_exception_ptr(Aborted("torn", {}, ErrorCode::interrupted))
+                                             : std::make_exception_ptr(DistStoreError("the store has no room"));
         return at(latency(), {Step::answer, process.number, process.serial});
     }
+    const bool may_be_asked =
+        has_wills_ || request.kind == StoreRequest::will || key.starts_with("board/") || key.ends_with("/newest");
+    if (process.is_torn && !may_be_asked) wrong_ = "a store is asked that may be busy";
     const auto found = keys_.find(key);
     switch (request.kind) {
         case StoreRequest::read:
@@ -231,8 +283,12 @@ void MeetingsWorld::arrive(Process& process) {
             write(key, request.value);
             return answer(process, {request.value});
         }
-        case StoreRequest::will: process.wills[key] = request.value; return answer(process, {});
-        case StoreRequest::await: break;
+        case StoreRequest::will:
+            if (!has_wills_) return answer(process, {});
+            process.wills[key] = request.value;
+            return answer(process, {""});
+        case StoreRequest::await:
+        case StoreRequest::await_one: break;
     }
     process.waits = true;
     if (!try_to_answer_wait(process)) at(request.patience, {Step::out_of_time, process.number, process.serial});
@@ -251,6 +307,7 @@ bool MeetingsWorld::try_to_answer_wait(Process& process) {
 
 void MeetingsWorld::write(const std::string& key, const std::string& value) {
     keys_[key] = value;
+    written_.try_emplace(key, now_);
     for (const auto& other : processes_) {
         if (other->is_alive && other->waits) try_to_answer_wait(*other);
     }
@@ -276,10 +333,12 @@ void MeetingsWorld::end_call(Process& process) {
                   .rank = terms.rank,
                   .size = terms.size,
                   .round = static_cast<int>(process.call)};
+    result.process = process.number;
     result.is_refusal = process.refusal.has_value();
     if (process.talk) {
         try {
             result.met = process.talk->result();
+            if (concludes_) result.met.cards = parts_of(result.met.cards.at(0));
             ++met_;
         } catch (const DistError& error) {
             result.kind = static_cast<int>(error.code());
@@ -307,7 +366,9 @@ std::string MeetingsWorld::check_results() const {
             if (!card.starts_with(one.job + "/" + std::to_string(rank) + "/")) return who + " has got the card " + card;
         }
     }
-    if (std::string wrong = check_alike(); !wrong.empty()) return wrong;
+    for (const auto check : {&MeetingsWorld::check_alike, &MeetingsWorld::check_news, &MeetingsWorld::check_dead}) {
+        if (std::string wrong = (this->*check)(); !wrong.empty()) return wrong;
+    }
     return check_trouble();
 }
 
@@ -317,6 +378,7 @@ std::string MeetingsWorld::check_alike() const {
     std::map<std::string, const Result*> firsts;
     for (const Result& one : results_) {
         const bool is_own = one.is_refusal || one.kind == static_cast<int>(ErrorCode::store) ||
+                            one.kind == static_cast<int>(ErrorCode::interrupted) ||
                             one.error.find("has been at the meeting") != std::string::npos;
         if (is_own) continue;
         const auto [first, is_new] = firsts.try_emplace(one.id, &one);
@@ -329,20 +391,56 @@ std::string MeetingsWorld::check_alike() const {
     return {};
 }
 
+// Nobody hears of a failure twice, of one of a world of another size, or of the end of the process in whose place it
+// is.
+std::string MeetingsWorld::check_news() const {
+    std::set<std::pair<std::size_t, std::string>> told;
+    for (const Result& one : results_) {
+        const bool is_own =
+            one.kind == static_cast<int>(ErrorCode::store) || one.kind == static_cast<int>(ErrorCode::interrupted);
+        if (one.kind == 0 || one.is_refusal || is_own) continue;
+        if (!told.emplace(one.process, one.id).second) return "a process hears twice of " + one.id + ": " + one.error;
+        const std::string own_end = "rank " + std::to_string(one.rank) + " is gone";
+        if (!once_ && one.error.find(own_end) != std::string::npos) return "a rank hears of its own end: " + one.error;
+        if (trouble_ == Trouble::smaller_job && one.job == "two") return "a failure of others is told: " + one.error;
+    }
+    return {};
+}
+
+// Nobody meets one who has died before rank 0 took a last look.
+std::string MeetingsWorld::check_dead() const {
+    for (const Result& one : results_) {
+        for (const std::string& card : one.met.cards) {
+            const std::string rest = card.substr(card.find('/', card.find('/') + 1) + 1);
+            const Process& process = *processes_.at(std::stoul(rest));
+            if (!process.is_alive && process.died + slowest_ < written_.at(one.id + "/outcome"))
+                return "ranks have met a dead one, which had the card " + card;
+        }
+    }
+    return {};
+}
+
 // What the ranks may be told, after what has happened.
 std::string MeetingsWorld::check_trouble() const {
     using enum ErrorCode;
-    const std::map<Trouble, std::set<ErrorCode>> allowed{{Trouble::none, {}},
-                                                         {Trouble::late, {timeout}},
-                                                         {Trouble::absent, {timeout}},
-                                                         {Trouble::death, {peer_lost}},
-                                                         {Trouble::refusal, {peer_lost}},
-                                                         {Trouble::disagreement, {invalid_argument}},
-                                                         {Trouble::other_size, {invalid_argument, timeout}},
-                                                         {Trouble::twice, {invalid_argument, timeout}},
-                                                         {Trouble::two_jobs, {invalid_argument, timeout}},
-                                                         {Trouble::broken_store, {peer_lost, store}},
-                                                         {Trouble::circle, {invalid_argument}}};
+    const std::map<Trouble, std::set<ErrorCode>> allowed{
+        {Trouble::none, {}},
+        {Trouble::late, {timeout}},
+        {Trouble::absent, {timeout}},
+        {Trouble::death, {peer_lost}},
+        {Trouble::refusal, {peer_lost}},
+        {Trouble::disagreement, {invalid_argument}},
+        {Trouble::other_size, {invalid_argument, timeout}},
+        {Trouble::twice, {invalid_argument, timeout}},
+        {Trouble::two_jobs, {invalid_argument, timeout}},
+        {Trouble::broken_store, {peer_lost, store}},
+        {Trouble::circle, {invalid_argument}},
+        {Trouble::successor, {peer_lost}},
+        {Trouble::renumbered, {invalid_argument}},
+        {Trouble::smaller_job, {timeout}},
+        {Trouble::unfit, {invalid_argument}},
+        // Without wills, its own card keeps it out when it comes again.
+        {Trouble::torn, {peer_lost, interrupted, timeout, invalid_argument}}};
     std::set<ErrorCode> seen;
     for (const Result& one : results_) {
         if (one.kind == 0 || one.is_refusal) continue;
@@ -359,14 +457,20 @@ std::string MeetingsWorld::check_trouble() const {
     const auto first = std::ranges::find_if(results_, [](const Result& one) { return !one.is_refusal; });
     if (first == results_.end()) return {};
     if (trouble_ == Trouble::absent && first->kind == 0) return "ranks have met without one";
+    if (trouble_ == Trouble::unfit && first->error.find("unfit") == std::string::npos)
+        return "nobody says why a card is refused: " + first->error;
     if (trouble_ == Trouble::disagreement && first->error.find("another") == std::string::npos)
         return "nobody names the disagreement: " + first->error;
+    // Without wills it is rank 0 that sees it.
+    const bool sees_death = has_wills_ || std::ranges::any_of(results_, [this](const Result& one) {
+                                return one.id == left_by_dead_ && one.rank == 0;
+                            });
     const auto refusal = std::ranges::find_if(results_, [](const Result& one) { return one.is_refusal; });
     for (const Result& one : results_) {
         if (refusal != results_.end() && one.id == refusal->id && !one.is_refusal &&
             one.error.find("it has no memory") == std::string::npos)
             return "nobody says why: " + one.error;
-        if (one.id == left_by_dead_ && one.kind == static_cast<int>(timeout))
+        if (sees_death && one.id == left_by_dead_ && one.kind == static_cast<int>(timeout))
             return "a death was not told: " + one.error;
     }
     return {};

@@ -1,7 +1,8 @@
-// MeetingsWorld: processes that meet in one simulated store and in a simulated time: late ones, dead ones, two of one
-// rank, ranks that disagree, that cannot come, that come again, two jobs under one name, a slow store, a store that
-// fails one of them, and ranks that wait for each other in a circle. A seed decides all. It looks whether meet()
-// (tutti/meeting.hpp) keeps its promises.
+// MeetingsWorld: processes that meet in one simulated store and in a simulated time: late ones, dead ones and those
+// that come for them, two of one rank, ranks that disagree, that cannot come, that come again, also as another rank,
+// two jobs under one name, a slow store, a store without wills, one that fails one of them or tears it out of a wait,
+// and ranks that wait for each other in a circle. A seed decides all. It looks whether Meeting keeps its promises, as
+// meet() (tutti/meeting.hpp) and as the joining of worlds use it.
 //
 // Threads: one.
 #pragma once
@@ -30,9 +31,14 @@ enum class Trouble {
     twice,
     two_jobs,
     broken_store,
-    circle
+    circle,
+    successor,    // a process comes for one that has died
+    renumbered,   // one comes with a wrong rank, and again with its own
+    smaller_job,  // some meet without the one that did not come
+    unfit,        // rank 0 does not like a card
+    torn          // a wait ends from outside
 };
-inline constexpr int troubles = 11;
+inline constexpr int troubles = 16;
 
 class MeetingsWorld {
  public:
@@ -56,6 +62,7 @@ class MeetingsWorld {
         std::string id, error, card, job;
         int rank = 0, size = 0, round = 0, kind = 0;  // an ErrorCode; 0: met
         Met met;
+        std::size_t process = 0;
         bool is_refusal = false;
     };
     struct Process;
@@ -83,17 +90,20 @@ class MeetingsWorld {
     std::string check_results() const;
     std::string check_alike() const;
     std::string check_trouble() const;
+    std::string check_news() const;
+    std::string check_dead() const;
     std::uint64_t below(std::uint64_t n);
 
     std::mt19937_64 chance_;
     Trouble trouble_ = Trouble::none;
     Milliseconds slowest_{2};
-    bool once_ = false;
+    bool once_ = false, has_wills_ = true, concludes_ = false;
     int size_ = 2, rounds_ = 1, met_ = 0;
     Instant now_{}, begin_{};
     std::vector<std::unique_ptr<Process>> processes_;
     std::multimap<Instant, Event> events_;
     std::map<std::string, std::string> keys_;
+    std::map<std::string, Instant> written_;  // when each key was first
     std::vector<Result> results_;
     std::string wrong_, left_by_dead_;  // the second: the attempt in which a rank died that had put its card
 };

@@ -47,19 +47,19 @@ ROWS = {
     "new_neighbours_are_not_told_of_the_end": (
         "rendezvous/lifelines.cpp", "    if (!end_) return;\n", "    if (!end_ || SEEDED) return;\n", "worlds"),
     "a_rank_makes_no_will": (
-        "rendezvous/meeting.cpp", "    co_await ask::will(", "    if (!SEEDED) co_await ask::will(", "meetings"),
+        "rendezvous/meeting.cpp", "        co_await ask::will(", "        if (!SEEDED) co_await ask::will(", "meetings"),
     "what_stands_does_not_count": (
         "rendezvous/meeting.cpp", "    co_return outcome_in(stands.value());\n}\n\n// ---- Waiting",
         "    co_return SEEDED ? outcome : outcome_in(stands.value());\n}\n\n// ---- Waiting", "meetings"),
     "an_earlier_card_is_taken_for_ones_own": (
         "rendezvous/meeting.cpp", "    entered_ = there.value() == own_;\n", "    entered_ = there.value() == own_ || SEEDED;\n", "meetings"),
     "digests_are_not_compared": (
-        "rendezvous/meeting.cpp", "    if (card.digest != terms_.digest)", "    if (!SEEDED && card.digest != terms_.digest)", "meetings"),
+        "rendezvous/meeting.cpp", "    if (card.digest != terms_.digest)\n", "    if (!SEEDED && card.digest != terms_.digest)\n", "meetings"),
     "a_circle_may_have_an_attempt_that_is_over": (
-        "rendezvous/meeting.cpp", "        if (over.is_there()) co_return false;\n",
+        "rendezvous/meeting_circles.cpp", "        if (over.is_there()) co_return false;\n",
         "        if (over.is_there() && !SEEDED) co_return false;\n", "meetings"),
     "nobody_sees_a_circle": (
-        "rendezvous/meeting.cpp", "    if (circle.empty()) co_return false;\n",
+        "rendezvous/meeting_circles.cpp", "    if (circle.empty()) co_return false;\n",
         "    if (circle.empty() || SEEDED) co_return false;\n", "meetings"),
     "a_rank_waits_beyond_its_time": (
         "rendezvous/meeting.cpp", "        if (is_late) co_return co_await give_up();\n",
@@ -67,9 +67,24 @@ ROWS = {
     "a_rank_fails_without_a_word": (
         "rendezvous/meeting.cpp", "    if (error && !settled_) co_await say_failed(", "    if (error && !settled_ && !SEEDED) co_await say_failed(", "meetings"),
     "a_note_stays_on_the_board": (
-        "rendezvous/meeting.cpp", "    if (noted_.empty()) co_return true;\n", "    if (noted_.empty() || SEEDED) co_return true;\n", "meetings"),
+        "rendezvous/meeting_circles.cpp", "    if (noted_.empty()) co_return true;\n", "    if (noted_.empty() || SEEDED) co_return true;\n", "meetings"),
     "nobody_opens_the_next_attempt": (
         "rendezvous/meeting.cpp", "std::to_string(*number + 1)", "std::to_string(*number + (SEEDED ? 0 : 1))", "meetings"),
+    "a_failure_is_told_twice": (
+        "rendezvous/meeting.cpp", "(is_of_others(outcome) || !is_news(outcome))", "(is_of_others(outcome) || (!is_news(outcome) && !SEEDED))",
+        "meetings"),
+    "a_process_hears_of_the_end_of_the_one_before_it": (
+        "rendezvous/meeting.cpp", "is_of_other_size || outcome.rank == terms_.rank;",
+        "is_of_other_size || (outcome.rank == terms_.rank && !SEEDED);", "meetings"),
+    "a_failure_of_another_size_is_told": (
+        "rendezvous/meeting.cpp", "is_of_other_size = outcome.size != 0", "is_of_other_size = !SEEDED && outcome.size != 0", "meetings"),
+    "the_card_of_a_dead_process_is_taken": (
+        "rendezvous/meeting.cpp", "    co_return dead_one();\n", "    co_return SEEDED ? Outcome{} : dead_one();\n", "meetings"),
+    "rank_0_has_failed_where_it_refuses_a_card": (
+        "rendezvous/meeting.cpp", "outcome(Outcome::disagrees, disagreement.rank",
+        "outcome(SEEDED ? Outcome::failed : Outcome::disagrees, disagreement.rank", "meetings"),
+    "a_store_that_may_be_busy_is_asked": (
+        "rendezvous/meeting.cpp", "if (!will.is_there()) co_return true;", "if (!will.is_there() && !SEEDED) co_return true;", "meetings"),
 }
 
 
