@@ -1,5 +1,7 @@
 #include "algorithm/cost.hpp"
 
+#include "core/assert.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -41,10 +43,14 @@ std::span<const CostField> cost_fields() {
 
 double price_us(const Workload& work, const Layout& layout, const CostModel& costs) {
     const double ranks = layout.size();
+    TUTTI_ASSERT(ranks >= 1);
     const double cores = costs.cores * layout.machines;
+    TUTTI_ASSERT(cores > 0);
     const double crowd = std::max(1.0, ranks / cores);  // ranks of one core
+    TUTTI_ASSERT(crowd >= 1);
     // Beyond the cache the memory's bandwidth counts, gradually.
     const double beyond = std::clamp(work.held * crowd / (2048 * costs.cache_kb), 0.0, 1.0);
+    TUTTI_ASSERT(beyond >= 0 && beyond <= 1);
     const double memory_us = beyond / (costs.memory_copy_gbps * 1e3);  // a byte, more than it takes in the cache
     const double copy_us = (1 - beyond) / (costs.cache_copy_gbps * 1e3) + memory_us;
 
@@ -61,6 +67,7 @@ double price_us(const Workload& work, const Layout& layout, const CostModel& cos
     // A long message is announced, read with a system call, and confirmed. Ranks with cores of their own copy much
     // longer ones through a ring; lines that the sender has written long before cost less.
     const double message_bytes = work.messages > 0 ? work.bytes / work.messages : 0;
+    TUTTI_ASSERT(message_bytes >= 0);
     const bool ringed = inside && crowd <= 1 && message_bytes < static_cast<double>(pulled_from);
     const bool long_messages = message_bytes >= 16384 && !ringed;
     // To get hold of another process's memory takes longer than of one's own, which was measured. The rates hold as
@@ -121,11 +128,13 @@ double price_us(const Workload& work, const Layout& layout, const CostModel& cos
     const double first_us = work.calls > 0 || pulling_us > 0 ? 0.8 * costs.pull_us : 0;
     const double waiting = (work.exchanges * latency_us + work.signals * signal_us) * (work.one_way ? 0.25 : 1) +
                            work.meetings * meeting_us + work.calls * (call_us + 2 * costs.line_us) + first_us;
+    TUTTI_ASSERT(busiest >= 0 && together >= 0 && staged >= 0 && waiting >= 0);
     return std::max(busiest, together) + again + staged + waiting;
 }
 
 std::optional<double> predicted_us(const Layout& layout, Collective collective, std::string_view algorithm,
                                    std::uint64_t bytes, std::uint64_t tile_bytes, const CostModel& costs) {
+    TUTTI_ASSERT(layout.size() >= 1 && tile_bytes >= 1);
     const auto work = work_of(layout, collective, algorithm, bytes, tile_bytes);
     return work ? std::optional(price_us(*work, layout, costs)) : std::nullopt;
 }

@@ -1,10 +1,10 @@
-// Cost: the time that an algorithm takes, by formula, before anything is planned.
+// Cost: the predicted time of an algorithm, by formula, before anything is planned.
 //
-// A Workload describes each algorithm by its demands on the machine; one function turns that into time with the numbers
-// of the machine (CostModel). The model is Hockney's latency and bandwidth, with LogGP's overheads of sender and
-// receiver, and one thing more: ranks that share cores share their time, so that the work of all ranks counts beside
-// that of the busiest. Pure functions. Sources: Hockney (1994); Alexandrov, Ionescu, Schauser, Scheiman, "LogGP"
-// (1995); Thakur, Rabenseifner, Gropp (2005).
+// A Workload describes an algorithm by its demands on the machine; one function turns that into time with the machine's
+// parameters (CostModel). The model is Hockney's latency and bandwidth, with LogGP's sender and receiver overheads, and
+// one addition: ranks that share cores share their time, so that the work of all ranks counts, as well as that of the
+// busiest. Pure functions. Sources: Hockney (1994); Alexandrov, Ionescu, Schauser, Scheiman, "LogGP" (1995); Thakur,
+// Rabenseifner, Gropp (2005).
 #pragma once
 
 #include "algorithm/request.hpp"
@@ -23,9 +23,9 @@ struct Workload {
     double most_sends = 0;     ///< of one rank
     double most_receives = 0;  ///< of that rank
     double most_bytes = 0;     ///< that one rank sends or receives, the larger
-    double fresh = 0;          ///< of `bytes`, the share that its sender has just written
-    double relayed = 0;        ///< on the longest way from rank to rank, of which each passes on only whole messages
-    double most_local = 0;     ///< bytes that one rank copies beside its messages
+    double fresh = 0;          ///< the share of `bytes` that the sender has just written
+    double relayed = 0;        ///< bytes on the longest path, on which each rank forwards only whole messages
+    double most_local = 0;     ///< bytes that one rank copies, in addition to its messages
     double most_sums = 0;      ///< bytes of results of two inputs that it combines beside them; more inputs take longer
     double scratch = 0;        ///< bytes that arrive in memory of the operation's own, and are combined from there
     double scratch_ranks = 1;  ///< ranks that share that work
@@ -47,7 +47,8 @@ struct Workload {
     bool counts_on_huge_pages = false;  ///< for short buffers too: it loses little where they get none
 };
 
-/// Of an algorithm of the table; nullopt if it has no formula. `bytes`: of the buffer, or of the largest block.
+/// The workload of an algorithm of the table; nullopt if it has no formula. `bytes`: of the buffer or the largest
+/// block.
 std::optional<Workload> work_of(const Layout& layout, Collective collective, std::string_view algorithm,
                                 std::uint64_t bytes, std::uint64_t tile_bytes);
 

@@ -226,6 +226,15 @@ TEST(Tuning, what_is_printed_for_a_layout_gives_the_same_choices_when_it_is_read
     }
 }
 
+TEST(Cost, no_algorithm_takes_less_than_no_time_on_one_rank) {
+    const Layout layout = layout_of(1, true);
+    for (int c = 1; c <= collective_count; ++c) {
+        const auto collective = static_cast<Collective>(c);
+        for (const Estimate& e : estimates(layout, request_of(collective, 64 << 20, 1), CostModel{}))
+            EXPECT_GE(e.us.value_or(0), 0) << to_string(collective) << ' ' << e.algorithm;
+    }
+}
+
 TEST(Tuning, explain_shows_the_numbers_and_every_algorithm_that_applies) {
     const std::string text = explain(layout_of(4, false), request_of(Collective::all_reduce, 1 << 20, 4), "a test");
     for (const char* words : {"numbers (a test)", "tcp_us 10", "predicted:", "ring ", "direct ", " us"})

@@ -4,6 +4,7 @@
 #include "algorithm/slots.hpp"
 #include "algorithm/user_schedule.hpp"
 #include "algorithm/walk.hpp"
+#include "core/assert.hpp"
 #include "schedule/slots.hpp"
 
 #include <fmt/format.h>
@@ -60,12 +61,14 @@ std::string explain(const Layout& layout, Request request, const std::string& so
     const Choice choice = choose(layout, request);
     std::vector<Schedule> schedules;
     for (Rank rank = 0; rank < layout.size(); ++rank) {
+        TUTTI_ASSERT(layout.size() >= 1 && request.element_bytes > 0);
         request.rank = rank;
         schedules.push_back(plan(layout, request));
     }
     std::uint64_t sent = 0, published = 0;
     for (const Step& step : schedules[0].steps) {
         if (step.kind == StepKind::send) sent += bytes_from(schedules[0], step, request.element_bytes);
+        TUTTI_ASSERT(!schedules.empty() && schedules.size() == static_cast<std::size_t>(layout.size()));
         if (step.kind == StepKind::publish) published += bytes_from(schedules[0], step, request.element_bytes);
     }
     std::string text = fmt::format("{} on {} ranks: {}\n  why: {}\n", to_string(request.collective), layout.size(),
@@ -105,6 +108,7 @@ std::string explain(const Layout& layout, Request request, const std::string& so
 }
 
 schedule::Recipe recipe_of(const Layout& layout, Request request) {
+    TUTTI_ASSERT(request.element_bytes > 0);
     schedule::Recipe recipe;
     for (Rank rank = 0; rank < layout.size(); ++rank) {
         request.rank = rank;
@@ -112,6 +116,7 @@ schedule::Recipe recipe_of(const Layout& layout, Request request) {
         s.algorithm = "my_" + s.algorithm;
         s.otherwise.reset();  // the table's choice, which a text need not say
     }
+    TUTTI_ASSERT(recipe.ranks.size() == static_cast<std::size_t>(layout.size()));
     const auto ranks = static_cast<std::size_t>(layout.size());
     schedule::Contract& c = recipe.contract;
     for (const auto& user : layout.tuning.schedules) {

@@ -1,4 +1,4 @@
-// explain(): a schedule in words, for people: the choice, its reason, the steps and their cost.
+// explain(): a schedule as text for people: the chosen algorithm, the reason, the steps and their cost.
 #pragma once
 
 #include "algorithm/request.hpp"
@@ -8,14 +8,14 @@
 
 namespace tutti::algorithm {
 
-/// The algorithm, the reason, the numbers of the machine (`source` says where they come from; the defaults where the
-/// layout's tuning has none), the predicted time of every algorithm that applies, bytes, and rank 0's steps (all ranks'
-/// when there are few).
+/// The algorithm, the reason, the machine's parameters (`source` says where they come from; defaults if the layout's
+/// tuning has none), the predicted time of every algorithm that applies, bytes, and the steps of rank 0 (of all ranks
+/// if there are few).
 std::string explain(const Layout& layout, Request request, const std::string& source);
 
-/// The schedules of all ranks for a request, and what they promise, for the fewest elements that they can be said for.
-/// Named "my_ring" where the algorithm is "ring", so that a user may change them and run them (TUTTI_SCHEDULE); without
-/// what ranks run otherwise, in place.
+/// The schedules of all ranks for a request, and their contract, for the smallest count that can express them. Named
+/// "my_ring" if the algorithm is "ring", so that a user may change and run them (TUTTI_SCHEDULE); without the in-place
+/// schedules' alternatives (Schedule::otherwise).
 schedule::Recipe recipe_of(const Layout& layout, Request request);
 
 }  // namespace tutti::algorithm

@@ -1,10 +1,11 @@
-// The generators: each writes one rank's part of a collective into a builder. Pure functions.
+// The generators: each writes one rank's part of a collective into a schedule builder. Pure functions.
 //
-// A generator works among the ranks of a RankList (all of a group, the ranks of one host, the leaders of the hosts), so
-// that larger collectives are composed from smaller ones. `me` and roots are positions in the list.
+// A generator works among the ranks of a RankList (all ranks of a group, those of one host, or one leader of each
+// host), so that hierarchical collectives are composed of simple ones. `me` and roots are positions in the list.
 #pragma once
 
 #include "algorithm/request.hpp"
+#include "core/assert.hpp"
 #include "schedule/builder.hpp"
 
 #include <array>
@@ -25,18 +26,21 @@ struct RankList {
     std::vector<Rank> ranks;
     int me = 0;
     int size() const { return static_cast<int>(ranks.size()); }
-    Rank rank(int position) const { return ranks[static_cast<std::size_t>(position)]; }
+    Rank rank(int position) const {
+        TUTTI_ASSERT(position >= 0 && position < size());
+        return ranks[static_cast<std::size_t>(position)];
+    }
 };
 
-/// The ranks of several hosts, as one of them sees them.
+/// The hosts of a group, from the point of view of one rank.
 struct HostTopology {
-    std::vector<std::vector<Rank>> hosts;  ///< the ranks of each
-    RankList inside;                       ///< those of this rank's host
-    RankList leaders;      ///< one of each host, by host: the root, else its lowest; me is -1 on a rank that is none
-    RankList rail;         ///< those at this rank's position in their hosts, by host
-    int leader = 0;        ///< of this host; a position in `inside`
-    int leading_root = 0;  ///< the root's host; a position in `leaders`
-    bool even = false;     ///< all hosts have equally many ranks: every position has its rail
+    std::vector<std::vector<Rank>> hosts;  ///< the ranks of each host
+    RankList inside;                       ///< the ranks of this rank's host
+    RankList leaders;      ///< one rank of each host, by host: the root, else the lowest; me is -1 on other ranks
+    RankList rail;         ///< the ranks at this rank's position in their hosts, by host
+    int leader = 0;        ///< the leader of this host; a position in `inside`
+    int leading_root = 0;  ///< the host of the root; a position in `leaders`
+    bool even = false;     ///< all hosts have equally many ranks, so that each position has a complete rail
     HostTopology(const std::vector<int>& host_of, Rank me, Rank root);
     bool leads() const { return inside.me == leader; }
 };
@@ -50,6 +54,7 @@ struct Staging {
 
 /// `count` elements cut into `parts` pieces whose sizes differ by at most one; piece `index` as (offset, count).
 inline Chunk piece_of(Chunk whole, int parts, int index) {
+    TUTTI_ASSERT(parts > 0 && index >= 0 && index < parts);
     const auto p = static_cast<std::uint64_t>(parts);
     const auto i = static_cast<std::uint64_t>(index);
     const std::uint64_t base = whole.count / p, extra = whole.count % p;
@@ -71,6 +76,7 @@ inline std::vector<Chunk> blocks_of(Buffer buffer, const std::vector<std::uint64
 /// Where each rank's block lies in a buffer that holds all blocks one after the other.
 inline Chunk block_of(Buffer buffer, const std::vector<std::uint64_t>& counts, int index) {
     std::uint64_t offset = 0;
+    TUTTI_ASSERT(index >= 0 && static_cast<std::size_t>(index) < counts.size());
     for (int i = 0; i < index; ++i) offset += counts[static_cast<std::size_t>(i)];
     return {buffer, offset, counts[static_cast<std::size_t>(index)]};
 }
@@ -78,6 +84,7 @@ inline Chunk block_of(Buffer buffer, const std::vector<std::uint64_t>& counts, i
 using Stage = std::function<void(std::uint64_t tile)>;
 /// Writes the stages of tiles 0 … tiles - 1 so that stage s of a tile stands beside stage 0 of the s * lag-th after it.
 inline void interleave(std::uint64_t tiles, std::span<const Stage> stages, std::uint64_t lag = 1) {
+    TUTTI_ASSERT(lag > 0);
     if (stages.empty()) return;
     for (std::uint64_t tick = 0; tick < tiles + lag * (stages.size() - 1); ++tick) {
         for (std::uint64_t stage = 0; stage < stages.size() && stage * lag <= tick; ++stage) {

@@ -13,6 +13,7 @@
 // Source: the hierarchical collectives of NCCL (rails) and of any MPI (leaders); Thakur, Rabenseifner, Gropp (2005) for
 // the phases.
 #include "algorithm/generators.hpp"
+#include "core/assert.hpp"
 
 #include <algorithm>
 #include <array>
@@ -21,6 +22,8 @@
 namespace tutti::algorithm {
 
 HostTopology::HostTopology(const std::vector<int>& host_of, Rank me, Rank root) {
+    TUTTI_ASSERT(me >= 0 && static_cast<std::size_t>(me) < host_of.size() && root >= 0 &&
+                 static_cast<std::size_t>(root) < host_of.size());
     const auto host = [&](Rank rank) { return host_of[static_cast<std::size_t>(rank)]; };
     const auto add = [&](RankList& list, Rank rank) {
         if (rank == me) list.me = list.size();
@@ -40,6 +43,8 @@ HostTopology::HostTopology(const std::vector<int>& host_of, Rank me, Rank root) 
     leader = static_cast<int>(std::ranges::find(inside.ranks, mine) - inside.ranks.begin());
     leading_root = host(root);
     even = std::ranges::all_of(hosts, [&](const auto& ranks) { return ranks.size() == hosts.front().size(); });
+    TUTTI_ASSERT(leaders.size() == static_cast<int>(hosts.size()) && leader >= 0 && leader < inside.size());
+    TUTTI_ASSERT(!even || rail.size() == leaders.size());
 }
 
 namespace hosts {
@@ -49,6 +54,7 @@ namespace {
 // otherwise become two of half the length, each with all the waiting of a whole one. None is empty unless there is
 // nothing.
 int block_count(std::uint64_t count, std::uint64_t usual) {
+    TUTTI_ASSERT(usual > 0);
     return static_cast<int>(std::max<std::uint64_t>(1, (count + usual / 2) / usual));
 }
 
@@ -77,9 +83,11 @@ void broadcast_inside(Builder& b, const HostTopology& s, const Staging& staging,
 void all_reduce_rails(Builder& b, const HostTopology& s, const Staging& staging, Chunk input, Chunk output,
                       std::uint64_t message, bool finish) {
     b.not_single_rounding();
+    TUTTI_ASSERT(s.even && s.rail.me >= 0 && input.count == output.count && message > 0);
     const int ranks = s.inside.size(), rails = s.rail.size();
     const std::uint64_t block = message * static_cast<std::uint64_t>(ranks) * static_cast<std::uint64_t>(rails);
     const int blocks = block_count(input.count, block);
+    TUTTI_ASSERT(blocks >= 1);
     const auto slices = [&](Chunk whole, std::uint64_t k) {
         return pieces_of(piece_of(whole, blocks, static_cast<int>(k)), ranks);
     };
@@ -97,6 +105,7 @@ void all_reduce_rails(Builder& b, const HostTopology& s, const Staging& staging,
 void all_reduce_leaders(Builder& b, const HostTopology& s, const Staging& staging, Chunk input, Chunk output,
                         std::uint64_t message, bool exchange, bool finish) {
     b.not_single_rounding();
+    TUTTI_ASSERT(input.count == output.count && message > 0);
     const std::uint64_t block =
         exchange ? std::max<std::uint64_t>(1, input.count) : message * static_cast<std::uint64_t>(s.leaders.size());
     const int blocks = block_count(input.count, block);
@@ -124,8 +133,10 @@ void all_reduce_leaders(Builder& b, const HostTopology& s, const Staging& stagin
 void reduce(Builder& b, const HostTopology& s, const Staging& staging, Chunk input, Chunk output, std::uint64_t message,
             bool finish) {
     b.not_single_rounding();
+    TUTTI_ASSERT(message > 0 && s.leading_root >= 0 && s.leading_root < s.leaders.size());
     const int blocks = block_count(input.count, message);
     const auto part_of = [&](Chunk whole, std::uint64_t k) { return piece_of(whole, blocks, static_cast<int>(k)); };
+    TUTTI_ASSERT(part_of(input, 0).count >= part_of(input, static_cast<std::uint64_t>(blocks) - 1).count);
     const bool is_root = s.leads() && s.leaders.me == s.leading_root;
     // Leaders but the root keep a few blocks at a time.
     constexpr std::uint64_t kept = 4;
@@ -148,6 +159,7 @@ void reduce(Builder& b, const HostTopology& s, const Staging& staging, Chunk inp
 }
 
 void broadcast(Builder& b, const HostTopology& s, const Staging& staging, Chunk buffer, std::uint64_t message) {
+    TUTTI_ASSERT(message > 0);
     const int blocks = block_count(buffer.count, message);
     const auto block = [&](std::uint64_t k) { return piece_of(buffer, blocks, static_cast<int>(k)); };
     const std::array<Stage, 2> stages{[&](std::uint64_t k) {
@@ -162,7 +174,9 @@ void broadcast(Builder& b, const HostTopology& s, const Staging& staging, Chunk 
 // A segment of each block of the rail comes over the rail, and the other ranks of the host read it.
 void all_gather_rails(Builder& b, const HostTopology& s, const Staging& staging,
                       const std::vector<std::uint64_t>& counts, std::uint64_t message) {
+    TUTTI_ASSERT(s.even && s.rail.me >= 0 && message > 0);
     const int segments = block_count(*std::ranges::max_element(counts), message);
+    TUTTI_ASSERT(segments >= 1);
     const auto segment = [&](Rank rank, std::uint64_t k) {
         return piece_of(block_of(Buffer::output, counts, rank), segments, static_cast<int>(k));
     };
@@ -196,6 +210,7 @@ void all_gather_rails(Builder& b, const HostTopology& s, const Staging& staging,
 void reduce_scatter_rails(Builder& b, const HostTopology& s, const Staging& staging,
                           const std::vector<std::uint64_t>& counts, std::uint64_t message, bool finish) {
     b.not_single_rounding();
+    TUTTI_ASSERT(s.even && s.rail.me >= 0 && message > 0);
     const int segments = block_count(*std::ranges::max_element(counts), message);
     const int n = s.rail.size();
     const auto segment = [&](Buffer buffer, Rank rank, std::uint64_t k) {
@@ -212,6 +227,7 @@ void reduce_scatter_rails(Builder& b, const HostTopology& s, const Staging& stag
         combined.push_back(b.scratch(kept * segment(Buffer::input, rank, 0).count));
         arrived.push_back(b.scratch(rank == me ? 0 : kept * segment(Buffer::input, me, 0).count));
     }
+    TUTTI_ASSERT(combined.size() == static_cast<std::size_t>(n) && arrived.size() == combined.size());
     const auto place = [&](const Chunk& places, Rank rank, std::uint64_t k) {
         return part(places, k % kept * segment(Buffer::input, rank, 0).count, segment(Buffer::input, rank, k).count);
     };
@@ -248,6 +264,7 @@ void reduce_scatter_rails(Builder& b, const HostTopology& s, const Staging& stag
 
 // Everyone of a host tells its leader, the leaders tell each other, and each leader its host.
 void barrier(Builder& b, const HostTopology& s) {
+    TUTTI_ASSERT(s.inside.me >= 0 && (s.leaders.me >= 0) == s.leads());
     const std::uint32_t round = b.next_round();
     if (s.leads()) {
         for (int i = 0; i < s.inside.size(); ++i) {

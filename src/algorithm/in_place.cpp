@@ -8,6 +8,7 @@
 // Source: the two-phase reduction of Rabenseifner (2004) with direct access, as in XPMEM-based collectives (Hashmi et
 // al., 2018).
 #include "algorithm/tiles.hpp"
+#include "core/assert.hpp"
 
 #include <vector>
 
@@ -23,6 +24,7 @@ std::vector<Operand> of_all(const RankList& s, Chunk own, Chunk others) {
         else
             operands.push_back({.peer = s.rank(i), .chunk = others});
     }
+    TUTTI_ASSERT(operands.size() == static_cast<std::size_t>(s.size()));
     return operands;
 }
 
@@ -33,6 +35,7 @@ Chunk input_of(Chunk chunk) {
 }  // namespace
 
 void all_reduce(Builder& b, const RankList& s, Chunk input, Chunk output, bool in_place) {
+    TUTTI_ASSERT(input.count == output.count && in_place == (input.buffer == Buffer::output));
     if (in_place) b.input_is_output();
     b.meet(std::vector{input, output}, true);
     const Chunk mine = piece_of(output, s.size(), s.me), from = piece_of(input, s.size(), s.me);
@@ -40,6 +43,7 @@ void all_reduce(Builder& b, const RankList& s, Chunk input, Chunk output, bool i
 }
 
 void reduce(Builder& b, const RankList& s, int root, Chunk input, Chunk output, bool in_place) {
+    TUTTI_ASSERT(root >= 0 && root < s.size());
     const bool is_root = s.me == root;
     if (in_place && is_root) b.input_is_output();
     b.meet(is_root ? std::vector{input, output} : std::vector{input}, true);
@@ -49,6 +53,7 @@ void reduce(Builder& b, const RankList& s, int root, Chunk input, Chunk output, 
 }
 
 void reduce_scatter(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts) {
+    TUTTI_ASSERT(counts.size() == static_cast<std::size_t>(s.size()));
     b.meet(blocks_of(Buffer::input, counts), true);
     const Chunk block = block_of(Buffer::input, counts, s.me);
     b.combine_in_place(-1, {Buffer::output, 0, block.count}, of_all(s, block, block), false, true);
@@ -56,9 +61,11 @@ void reduce_scatter(Builder& b, const RankList& s, const std::vector<std::uint64
 
 // The root writes one of n pieces into all others' buffers; they read the rest.
 void broadcast(Builder& b, const RankList& s, int root, Chunk buffer, bool maps) {
+    TUTTI_ASSERT(root >= 0 && root < s.size());
     b.meet(std::vector{buffer}, maps);
     const Chunk written = piece_of(buffer, s.size(), 0);
     const Chunk read = part(buffer, written.count, buffer.count - written.count);
+    TUTTI_ASSERT(written.count + read.count == buffer.count);
     if (s.me != root) return b.get(s.rank(root), read, read);
     for (int i = 1; i < s.size(); ++i) b.put(s.rank((root + i) % s.size()), written, written);
 }
@@ -66,6 +73,7 @@ void broadcast(Builder& b, const RankList& s, int root, Chunk buffer, bool maps)
 // Each rank writes most of its block to the root; the root reads the rest, and copies its own: so that both sides take
 // as long, where the kernel copies between ranks at some third of the speed.
 void gather(Builder& b, const RankList& s, int root, const std::vector<std::uint64_t>& counts, bool maps) {
+    TUTTI_ASSERT(counts.size() == static_cast<std::size_t>(s.size()) && root >= 0 && root < s.size());
     const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
     const auto to_read = [&](Chunk block) {
         return part(block, 0, block.count * 5 / (8 * static_cast<std::uint64_t>(s.size())));
@@ -86,6 +94,7 @@ void gather(Builder& b, const RankList& s, int root, const std::vector<std::uint
 }
 
 void all_gather(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts) {
+    TUTTI_ASSERT(counts.size() == static_cast<std::size_t>(s.size()));
     const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
     b.meet(std::vector{own}, true);
     b.copy(block_of(Buffer::output, counts, s.me), own, own.count);
@@ -97,6 +106,7 @@ void all_gather(Builder& b, const RankList& s, const std::vector<std::uint64_t>&
 }
 
 void scatter(Builder& b, const RankList& s, int root, const std::vector<std::uint64_t>& counts) {
+    TUTTI_ASSERT(counts.size() == static_cast<std::size_t>(s.size()) && root >= 0 && root < s.size());
     const Chunk own{Buffer::output, 0, counts[static_cast<std::size_t>(s.me)]};
     b.meet(s.me == root ? blocks_of(Buffer::input, counts) : std::vector<Chunk>{}, true);
     const Chunk block = block_of(Buffer::input, counts, s.me);

@@ -4,6 +4,7 @@
 // Collective Communication Operations in MPICH" (2005); Bruck et al. (1997); dissemination barrier: Hensgen, Finkel,
 // Manber (1988); binomial trees: any MPI.
 #include "algorithm/generators.hpp"
+#include "core/assert.hpp"
 
 #include <algorithm>
 #include <array>
@@ -18,10 +19,12 @@ void combine_all(Builder& b, const RankList& s, Chunk target, Chunk own, const s
                  bool finish) {
     std::vector<Chunk> sources;
     for (int i = 0; i < s.size(); ++i) sources.push_back(i == s.me ? own : others[static_cast<std::size_t>(i)]);
+    TUTTI_ASSERT(sources.size() == others.size());
     b.combine(target, sources, finish);
 }
 
 int real_log2(int n) {
+    TUTTI_ASSERT(n >= 1);
     int log = 0;
     while ((1 << (log + 1)) <= n) ++log;
     return log;
@@ -31,6 +34,7 @@ int real_log2(int n) {
 
 // Everyone sends everything to everyone.   rank 0: x0 →, ← x1 x2 …, out = x0 op x1 op x2 …
 void all_reduce_direct(Builder& b, const RankList& s, Chunk input, Chunk output, bool finish) {
+    TUTTI_ASSERT(input.count == output.count && s.me >= 0 && s.me < s.size());
     std::vector<Chunk> others(static_cast<std::size_t>(s.size()));
     for (int i = 1; i < s.size(); ++i) {
         const int to = (s.me + i) % s.size(), from = (s.me - i + s.size()) % s.size();
@@ -43,6 +47,7 @@ void all_reduce_direct(Builder& b, const RankList& s, Chunk input, Chunk output,
 
 // Slice i belongs to rank i: everyone sends it there; the owner combines in rank order and sends the result to all.
 void all_reduce_two_shot(Builder& b, const RankList& s, Chunk input, Chunk output, bool finish) {
+    TUTTI_ASSERT(input.count == output.count && s.me >= 0 && s.me < s.size());
     const int n = s.size();
     const Chunk own = piece_of(input, n, s.me);
     std::vector<Chunk> others(static_cast<std::size_t>(n));
@@ -67,11 +72,13 @@ void all_reduce_two_shot(Builder& b, const RankList& s, Chunk input, Chunk outpu
 //   stage of block   0 1 2      tick 0: 0    tick 1: 1 0    tick 2: 2 1 0    …
 // Where there are few stages, several blocks lie between two of them: a long way has to be filled.
 void all_reduce_ring(Builder& b, const RankList& s, Chunk input, Chunk output, std::uint64_t segment, bool finish) {
+    TUTTI_ASSERT(input.count == output.count && segment > 0);
     const int n = s.size();
     if (n == 1) return b.combine(output, std::vector{input}, finish);
     b.not_single_rounding();
     const std::uint64_t block = segment * static_cast<std::uint64_t>(n);
     const std::uint64_t blocks = std::max<std::uint64_t>(1, (input.count + block - 1) / block);
+    TUTTI_ASSERT(blocks * block >= input.count);
     std::vector<Stage> stages;
     for (int stage = 0; stage < ring_stages(s); ++stage) {
         stages.emplace_back([&, stage](std::uint64_t k) {
@@ -85,6 +92,7 @@ void all_reduce_ring(Builder& b, const RankList& s, Chunk input, Chunk output, s
 }
 
 void all_reduce_ring_stage(Builder& b, const RankList& s, Chunk input, Chunk output, int stage, bool finish) {
+    TUTTI_ASSERT(stage >= 0 && stage < ring_stages(s) && input.count == output.count);
     const int n = s.size();
     const Rank right = s.rank((s.me + 1) % n), left = s.rank((s.me - 1 + n) % n);
     const auto slice = [&](Chunk whole, int index) { return piece_of(whole, n, ((index % n) + n) % n); };
@@ -102,8 +110,10 @@ void all_reduce_ring_stage(Builder& b, const RankList& s, Chunk input, Chunk out
 // log2(n) exchanges of everything with the rank at distance 1, 2, 4 …; operands are ordered by rank, so that all ranks
 // compute the same bits. Ranks beyond the largest power of two first give their values to a partner.
 void all_reduce_recursive_doubling(Builder& b, const RankList& s, Chunk input, Chunk output, bool finish) {
+    TUTTI_ASSERT(input.count == output.count && s.me >= 0 && s.me < s.size());
     const int n = s.size();
     const int power = 1 << real_log2(n), extra = n - power;
+    TUTTI_ASSERT(power <= n && extra >= 0 && extra < power);
     if (n == 1) return b.combine(output, std::vector{input}, finish);
     if (n > 2) b.not_single_rounding();
     // The first 2*extra ranks pair up: odd ones give to even ones. Position among the power-of-two many that remain:
@@ -115,6 +125,7 @@ void all_reduce_recursive_doubling(Builder& b, const RankList& s, Chunk input, C
     }
     const auto real = [&](int virtual_rank) { return virtual_rank < extra ? 2 * virtual_rank : virtual_rank + extra; };
     const int me = s.me < 2 * extra ? s.me / 2 : s.me - extra;
+    TUTTI_ASSERT(gives || (me >= 0 && me < power));
     Chunk current = input;
     if (s.me < 2 * extra) {
         b.receive_combine(s.rank(s.me + 1), output, input, false, finish && power == 1);
@@ -135,6 +146,7 @@ void all_reduce_recursive_doubling(Builder& b, const RankList& s, Chunk input, C
 }
 
 void reduce_direct(Builder& b, const RankList& s, int root, Chunk input, Chunk output, bool finish) {
+    TUTTI_ASSERT(root >= 0 && root < s.size());
     if (s.me != root) return b.send(s.rank(root), input);
     std::vector<Chunk> others(static_cast<std::size_t>(s.size()));
     for (int i = 0; i < s.size(); ++i) {
@@ -147,6 +159,7 @@ void reduce_direct(Builder& b, const RankList& s, int root, Chunk input, Chunk o
 
 // Segments run down the line root, root+1, …: for long messages every link carries everything once.
 void broadcast_chain(Builder& b, const RankList& s, int root, Chunk buffer, std::uint64_t segment) {
+    TUTTI_ASSERT(root >= 0 && root < s.size() && segment > 0);
     const int n = s.size(), me = (s.me - root + n) % n;
     const auto real = [&](int relative) { return s.rank((relative + root) % n); };
     for (std::uint64_t at = 0; at < buffer.count; at += segment) {
@@ -157,6 +170,7 @@ void broadcast_chain(Builder& b, const RankList& s, int root, Chunk buffer, std:
 }
 
 void all_gather_direct(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts) {
+    TUTTI_ASSERT(counts.size() == static_cast<std::size_t>(s.size()));
     const int n = s.size();
     const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
     for (int i = 1; i < n; ++i) {
@@ -168,6 +182,7 @@ void all_gather_direct(Builder& b, const RankList& s, const std::vector<std::uin
 }
 
 void all_gather_ring(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts) {
+    TUTTI_ASSERT(counts.size() == static_cast<std::size_t>(s.size()));
     const int n = s.size();
     const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
     b.copy(block_of(Buffer::output, counts, s.me), own);
@@ -180,6 +195,7 @@ void all_gather_ring(Builder& b, const RankList& s, const std::vector<std::uint6
 
 // ceil(log2 n) steps: with distance d, a rank sends the d blocks it has to rank me-d and gets those of me+d.
 void all_gather_bruck(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts) {
+    TUTTI_ASSERT(counts.size() == static_cast<std::size_t>(s.size()));
     const int n = s.size();
     b.copy(block_of(Buffer::output, counts, s.me), {Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]});
     for (int distance = 1; distance < n; distance *= 2) {
@@ -192,6 +208,7 @@ void all_gather_bruck(Builder& b, const RankList& s, const std::vector<std::uint
 }
 
 void gather_direct(Builder& b, const RankList& s, int root, const std::vector<std::uint64_t>& counts) {
+    TUTTI_ASSERT(counts.size() == static_cast<std::size_t>(s.size()) && root >= 0 && root < s.size());
     const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
     if (s.me != root) return b.send(s.rank(root), own);
     b.copy(block_of(Buffer::output, counts, root), own);
@@ -201,6 +218,7 @@ void gather_direct(Builder& b, const RankList& s, int root, const std::vector<st
 }
 
 void scatter_direct(Builder& b, const RankList& s, int root, const std::vector<std::uint64_t>& counts) {
+    TUTTI_ASSERT(counts.size() == static_cast<std::size_t>(s.size()) && root >= 0 && root < s.size());
     const Chunk own{Buffer::output, 0, counts[static_cast<std::size_t>(s.me)]};
     if (s.me != root) return b.receive(s.rank(root), own);
     for (int i = 0; i < s.size(); ++i) {
@@ -210,6 +228,7 @@ void scatter_direct(Builder& b, const RankList& s, int root, const std::vector<s
 }
 
 void reduce_scatter_direct(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts) {
+    TUTTI_ASSERT(counts.size() == static_cast<std::size_t>(s.size()));
     const int n = s.size();
     const std::uint64_t count = counts[static_cast<std::size_t>(s.me)];
     std::vector<Chunk> others(static_cast<std::size_t>(n));
@@ -223,6 +242,7 @@ void reduce_scatter_direct(Builder& b, const RankList& s, const std::vector<std:
 }
 
 void reduce_scatter_ring(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts) {
+    TUTTI_ASSERT(counts.size() == static_cast<std::size_t>(s.size()));
     const int n = s.size();
     const Chunk output{Buffer::output, 0, counts[static_cast<std::size_t>(s.me)]};
     if (n == 1) return b.combine(output, std::vector{block_of(Buffer::input, counts, 0)}, true);
@@ -244,6 +264,10 @@ void reduce_scatter_ring(Builder& b, const RankList& s, const std::vector<std::u
 // once: they would fill the sockets' buffers of all ranks, and no cache would hold them.
 void all_to_all_pairwise(Builder& b, const RankList& s, const Request& q, std::uint64_t under_way_max) {
     const int n = s.size();
+    TUTTI_ASSERT(q.send_counts.size() == static_cast<std::size_t>(n) &&
+                 q.receive_counts.size() == static_cast<std::size_t>(n));
+    TUTTI_ASSERT(q.send_offsets.size() == static_cast<std::size_t>(n) &&
+                 q.receive_offsets.size() == static_cast<std::size_t>(n));
     const auto out = [&](int i) {
         const auto k = static_cast<std::size_t>(i);
         return Chunk{Buffer::input, q.send_offsets[k], q.send_counts[k]};
@@ -253,6 +277,7 @@ void all_to_all_pairwise(Builder& b, const RankList& s, const Request& q, std::u
         return Chunk{Buffer::output, q.receive_offsets[k], q.receive_counts[k]};
     };
     b.copy(in(s.me), out(s.me));
+    TUTTI_ASSERT(q.send_counts[static_cast<std::size_t>(s.me)] == q.receive_counts[static_cast<std::size_t>(s.me)]);
     struct Pair {
         std::int64_t send = -1, receive = -1;
         std::uint64_t sent = 0;
@@ -270,6 +295,7 @@ void all_to_all_pairwise(Builder& b, const RankList& s, const Request& q, std::u
         b.send(s.rank(to), out(to), std::array{pairs[over].send, pairs[over].receive});
         if (pair.sent > 0) pair.send = b.last_step();
         pairs.push_back(pair);
+        TUTTI_ASSERT(pairs.size() == static_cast<std::size_t>(i) + 1);
     }
 }
 
@@ -284,6 +310,8 @@ void all_to_all_pairwise(Builder& b, const RankList& s, const Request& q, std::u
 //   step 2, four ranks on:                          4
 void all_to_all_bruck(Builder& b, const RankList& s, const Request& q) {
     const int n = s.size();
+    TUTTI_ASSERT(q.send_offsets.size() == static_cast<std::size_t>(n) &&
+                 q.receive_offsets.size() == static_cast<std::size_t>(n));
     const std::uint64_t count = q.largest_count.value_or(0);
     std::vector<Chunk> at;  // by distance
     for (int distance = 0; distance < n; ++distance)
@@ -293,12 +321,14 @@ void all_to_all_bruck(Builder& b, const RankList& s, const Request& q) {
         for (int distance = step; distance < n; ++distance) {
             if ((distance & step) != 0) leaving.push_back(static_cast<std::size_t>(distance));
         }
+        TUTTI_ASSERT(!leaving.empty());
         const Chunk sent = b.scratch(leaving.size() * count), got = b.scratch(leaving.size() * count);
         for (std::size_t i = 0; i < leaving.size(); ++i) b.copy(part(sent, i * count, count), at[leaving[i]]);
         b.send(s.rank((s.me + step) % n), sent);
         b.receive(s.rank((s.me - step + n) % n), got);
         for (std::size_t i = 0; i < leaving.size(); ++i) at[leaving[i]] = part(got, i * count, count);
     }
+    TUTTI_ASSERT(at.size() == static_cast<std::size_t>(n));
     for (int distance = 0; distance < n; ++distance) {
         const auto from = static_cast<std::size_t>((s.me - distance + n) % n);
         b.copy({Buffer::output, q.receive_offsets[from], count}, at[static_cast<std::size_t>(distance)]);
@@ -307,6 +337,7 @@ void all_to_all_bruck(Builder& b, const RankList& s, const Request& q) {
 
 // In step k everyone tells the rank at distance 2^k that it, and all it has heard of, have entered.
 void barrier_dissemination(Builder& b, const RankList& s) {
+    TUTTI_ASSERT(s.me >= 0 && s.me < s.size());
     const int n = s.size();
     for (int distance = 1; distance < n; distance *= 2) {
         b.send_signal(s.rank((s.me + distance) % n));

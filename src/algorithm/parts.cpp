@@ -1,6 +1,7 @@
 #include "algorithm/parts.hpp"
 
 #include "algorithm/plan.hpp"
+#include "core/assert.hpp"
 
 #include "schedule/text.hpp"
 
@@ -11,6 +12,7 @@ namespace {
 
 // Ranks that share nothing.
 Layout layout_of(const schedule::Part& part) {
+    TUTTI_ASSERT(part.ranks >= 1);
     Layout layout{.segment_bytes = schedule::elements_max, .machines = part.ranks};
     layout.host_of.resize(static_cast<std::size_t>(part.ranks));
     std::iota(layout.host_of.begin(), layout.host_of.end(), 0);
@@ -18,6 +20,7 @@ Layout layout_of(const schedule::Part& part) {
 }
 
 Request request_of(const schedule::Part& part) {
+    TUTTI_ASSERT(part.me >= 0 && part.me < part.ranks && part.root >= 0 && part.root < part.ranks);
     Request request{
         .collective = part.collective, .rank = part.me, .root = part.root, .count = part.count, .counts = part.counts};
     if (part.collective == Collective::all_to_all) {

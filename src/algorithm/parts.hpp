@@ -1,12 +1,12 @@
-// The algorithms of the table for parts of users' texts (schedule/part.hpp): those that send messages.
+// The algorithms of the table that send messages, for use inside users' schedules (schedule/part.hpp).
 #pragma once
 
 #include "schedule/part.hpp"
 
 namespace tutti::algorithm {
 
-/// Lives as long as the process; any thread. A part moves in whole blocks: no algorithm cuts it in pieces to overlap
-/// them, because the elements of a text stand for any number.
+/// Lives as long as the process; any thread. A part is not cut into pieces that overlap, because an element of a
+/// schedule text stands for any number of elements.
 const schedule::PartMaker& parts();
 
 }  // namespace tutti::algorithm

@@ -9,6 +9,7 @@
 #include "algorithm/slots.hpp"
 #include "algorithm/table.hpp"
 #include "algorithm/user_schedule.hpp"
+#include "core/assert.hpp"
 #include "core/suggestion.hpp"
 #include "schedule/slots.hpp"
 
@@ -50,7 +51,10 @@ struct Found {
     const Algorithm* row = nullptr;
     std::string reason;
     const UserSchedule* user = nullptr;
-    std::string_view name() const { return user != nullptr ? std::string_view(user->name()) : row->name; }
+    std::string_view name() const {
+        TUTTI_ASSERT((user != nullptr) != (row != nullptr));
+        return user != nullptr ? std::string_view(user->name()) : row->name;
+    }
 };
 
 Found by_user(const Context& c) {
@@ -62,6 +66,7 @@ Found by_user(const Context& c) {
 }
 
 Found by_name(const Context& c) {
+    TUTTI_ASSERT(c.request.algorithm.has_value());
     for (const Algorithm& a : algorithms()) {
         if (a.name == *c.request.algorithm && can_serve(a, c)) return {&a, "it was asked for by name"};
     }
@@ -111,6 +116,7 @@ bool few_enough_for_slots(const Context& c, const CostModel& costs) {
 
 // By formula. The limits' choice stays where it has no formula.
 Found by_cost(const Context& c, const CostModel& costs, const Found& usual) {
+    TUTTI_ASSERT(usual.row != nullptr);
     const auto price = [&](const Algorithm& a) {
         return predicted_us(c.layout, a.collective, a.name, decisive_bytes(c.request),
                             c.tile() * c.request.element_bytes, costs);
@@ -127,6 +133,7 @@ Found by_cost(const Context& c, const CostModel& costs, const Found& usual) {
             best_us = *us;
         }
     }
+    TUTTI_ASSERT(best_us <= *usual_us || slots);
     if (best == usual.row) return usual;
     return {best, fmt::format("{:.1f} us by the numbers of this machine, against {:.1f} us of {} ({})", best_us,
                               *usual_us, usual.row->name, sized(c))};
@@ -143,8 +150,13 @@ Found find(const Context& c) {
 }  // namespace
 
 schedule::Schedule plan(const Layout& layout, const Request& request) {
+    TUTTI_ASSERT(layout.size() >= 1 && request.rank >= 0 && request.rank < layout.size());
+    TUTTI_ASSERT(!traits_of(request.collective).is_rooted() || (request.root >= 0 && request.root < layout.size()));
+    TUTTI_ASSERT(!traits_of(request.collective).has_blocks() ||
+                 request.counts.size() == static_cast<std::size_t>(layout.size()));
     const Context context(layout, request);
     const Found found = find(context);
+    TUTTI_ASSERT((found.row != nullptr) != (found.user != nullptr));
     Builder builder{std::string(found.name())};
     if (found.row != nullptr) found.row->generate(builder, context);
     schedule::Schedule schedule =
@@ -159,11 +171,13 @@ schedule::Schedule plan(const Layout& layout, const Request& request) {
         otherwise.symmetric = false;
         schedule.otherwise = std::make_shared<const schedule::Schedule>(plan(without_users, otherwise));
     }
+    TUTTI_ASSERT(schedule.in_place == (schedule.otherwise != nullptr));
     return schedule;
 }
 
 std::vector<SlotSizes> slot_sizes(const Layout& layout, Collective collective,
                                   const std::optional<std::string>& named) {
+    TUTTI_ASSERT(layout.size() >= 1);
     if (named && *named != in_slots && !is_exclusion(*named)) return {};
     // They serve some counts, and these are no range.
     const auto serves = [&](const auto& user) { return user->is_for(collective, layout.size()); };
@@ -190,11 +204,13 @@ std::vector<SlotSizes> slot_sizes(const Layout& layout, Collective collective,
         const std::vector<std::string> can = applicable(layout, request);
         if (std::ranges::find(can, in_slots) == can.end() || choose(layout, request).algorithm != in_slots) continue;
         const std::uint64_t end = i + 1 < begins.size() ? begins[i + 1] - 1 : most;
+        TUTTI_ASSERT(end >= begins[i]);
         if (!sizes.empty() && sizes.back().to + 1 == begins[i])
             sizes.back().to = end;
         else
             sizes.push_back({begins[i], end});
     }
+    TUTTI_ASSERT(std::ranges::is_sorted(sizes, {}, &SlotSizes::from));
     return sizes;
 }
 

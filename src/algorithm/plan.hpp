@@ -1,6 +1,6 @@
 // plan(): from a request to one rank's schedule. A pure function.
 //
-// A printable table chooses the algorithm that serves a request (select.hpp), unless the request names one.
+// A table chooses the algorithm for a request (select.hpp), unless the request names one.
 #pragma once
 
 #include "algorithm/request.hpp"
@@ -19,16 +19,16 @@ struct Choice {
     std::string algorithm;
     std::string reason;  ///< one sentence, with the numbers that decided
 };
-/// The algorithm that plan() would use; the same on all ranks: it depends on nothing rank-specific.
-/// all_to_all: decided by largest_count alone, because ranks know only their own counts.
+/// The algorithm that plan() uses. Equal on all ranks, since it depends on nothing that differs between ranks.
+/// all_to_all: largest_count alone decides, because a rank knows only its own counts.
 Choice choose(const Layout& layout, const Request& request);
 
 /// The predicted time of one algorithm.
 struct Estimate {
     std::string algorithm;
-    std::optional<double> us;  ///< empty: there is no formula for it
+    std::optional<double> us;  ///< microseconds; empty: it has no formula
 };
-/// Of all algorithms that can serve this request, in the order of the table.
+/// The estimates of all algorithms that can serve this request, in the order of the table.
 std::vector<Estimate> estimates(const Layout& layout, const Request& request, const CostModel& costs);
 
 /// Names of the algorithms that can serve this request, best first.

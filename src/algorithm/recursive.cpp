@@ -9,6 +9,7 @@
 // Cost: k exchanges of 1/2, 1/4, … of the bytes (+ 2 for the folded).
 // Source: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH" (2005).
 #include "algorithm/generators.hpp"
+#include "core/assert.hpp"
 
 namespace tutti::algorithm::messages {
 namespace {
@@ -17,6 +18,7 @@ using Chunks = std::vector<Chunk>;
 using Counts = std::vector<std::uint64_t>;
 
 const Chunk& at(const Chunks& chunks, int index) {
+    TUTTI_ASSERT(index >= 0 && static_cast<std::size_t>(index) < chunks.size());
     return chunks[static_cast<std::size_t>(index)];
 }
 
@@ -33,13 +35,18 @@ struct Fold {
         folded = s.me < 2 * extra && s.me % 2 == 1;
         pair = s.me < 2 * extra && s.me % 2 == 0;
         me = s.me < 2 * extra ? s.me / 2 : s.me - extra;
+        TUTTI_ASSERT(power >= 1 && extra >= 0 && extra < power && (folded || (me >= 0 && me < power)));
     }
     /// An actor's position; it acts for the positions up to the next actor's.
-    int position(int actor) const { return actor < extra ? 2 * actor : actor + extra; }
+    int position(int actor) const {
+        TUTTI_ASSERT(actor >= 0 && actor < power);
+        return actor < extra ? 2 * actor : actor + extra;
+    }
 };
 
 // The blocks of actors [from, to) as one chunk: they lie one after the other.
 Chunk span_of(const Chunks& blocks, const Fold& fold, int from, int to) {
+    TUTTI_ASSERT(from >= 0 && from < to && to <= fold.power);
     const int end = to < fold.power ? fold.position(to) : static_cast<int>(blocks.size());
     Chunk result = at(blocks, fold.position(from));
     for (int i = fold.position(from) + 1; i < end; ++i) result.count += at(blocks, i).count;
@@ -50,6 +57,7 @@ Chunk span_of(const Chunks& blocks, const Fold& fold, int from, int to) {
 // been combined into `work` already.
 void halve(Builder& b, const RankList& s, const Fold& fold, const Chunks& input, const Chunks& work, bool in_work,
            bool finish) {
+    TUTTI_ASSERT(!fold.folded && input.size() == work.size());
     const Chunks* source = in_work ? &work : &input;
     int from = 0, to = fold.power;
     for (int distance = fold.power / 2; distance >= 1; distance /= 2) {
@@ -65,10 +73,12 @@ void halve(Builder& b, const RankList& s, const Fold& fold, const Chunks& input,
         to = kept_to;
         source = &work;
     }
+    TUTTI_ASSERT(to - from == 1 && from == fold.me);
 }
 
 // The reverse: each actor starts with its span and ends with all.
 void double_up(Builder& b, const RankList& s, const Fold& fold, const Chunks& blocks) {
+    TUTTI_ASSERT(!fold.folded && !blocks.empty());
     for (int distance = 1; distance < fold.power; distance *= 2) {
         const int partner = fold.me ^ distance;
         const Rank peer = s.rank(fold.position(partner));
@@ -79,6 +89,7 @@ void double_up(Builder& b, const RankList& s, const Fold& fold, const Chunks& bl
 }
 
 std::uint64_t total_of(const Chunks& blocks) {
+    TUTTI_ASSERT(!blocks.empty());
     return blocks.back().offset + blocks.back().count;
 }
 
@@ -86,6 +97,7 @@ std::uint64_t total_of(const Chunks& blocks) {
 
 // Halving, so that each actor owns a slice, then doubling to collect the slices.
 void all_reduce_recursive_halving(Builder& b, const RankList& s, Chunk input, Chunk output, bool finish) {
+    TUTTI_ASSERT(input.count == output.count);
     if (s.size() == 1) return b.combine(output, Chunks{input}, finish);
     if (s.size() > 2) b.not_single_rounding();
     const Fold fold(s);
@@ -105,12 +117,14 @@ void all_reduce_recursive_halving(Builder& b, const RankList& s, Chunk input, Ch
         return blocks;
     };
     const Chunks in = slices(input), out = slices(output);
+    TUTTI_ASSERT(in.size() == static_cast<std::size_t>(s.size()) && total_of(out) - out.front().offset == output.count);
     halve(b, s, fold, in, out, fold.pair, finish);
     double_up(b, s, fold, out);
     if (fold.pair) b.send(s.rank(s.me + 1), output);
 }
 
 void reduce_scatter_recursive_halving(Builder& b, const RankList& s, const Counts& counts, bool finish) {
+    TUTTI_ASSERT(counts.size() == static_cast<std::size_t>(s.size()));
     const Chunks in = blocks_of(Buffer::input, counts);
     const Chunk output{Buffer::output, 0, at(in, s.me).count};
     if (s.size() == 1) return b.combine(output, Chunks{at(in, 0)}, finish);
@@ -131,6 +145,7 @@ void reduce_scatter_recursive_halving(Builder& b, const RankList& s, const Count
 }
 
 void all_gather_recursive_doubling(Builder& b, const RankList& s, const Counts& counts) {
+    TUTTI_ASSERT(counts.size() == static_cast<std::size_t>(s.size()));
     const Chunks blocks = blocks_of(Buffer::output, counts);
     const Chunk mine = at(blocks, s.me), own{Buffer::input, 0, mine.count};
     const Fold fold(s);
@@ -141,6 +156,7 @@ void all_gather_recursive_doubling(Builder& b, const RankList& s, const Counts& 
         const std::uint64_t end = block.offset + block.count;
         return part(whole, end, whole.count - end);
     };
+    TUTTI_ASSERT(before(mine).count + mine.count + after(mine).count == whole.count);
     b.copy(mine, own);
     if (fold.folded) {
         b.send(s.rank(s.me - 1), own);

@@ -1,4 +1,4 @@
-// What a plan is made from: the layout of a group's ranks, and the call of one of them. Values.
+// The input of plan(): the layout of a group's ranks, and the call of one of them. Values.
 #pragma once
 
 #include "algorithm/quantized.hpp"
@@ -25,8 +25,8 @@ struct Layout {
     std::uint64_t slot_bytes = 0;           ///< size of one slot of a rank's staging area
     std::uint32_t slots = 0;                ///< slots a rank owns: a multiple of four
     std::uint64_t segment_bytes = 1 << 20;  ///< how long a message may be before it is cut in pieces to overlap steps
-    int machines = 1;                       ///< that the ranks run on, over whichever transport
-    bool pulls = false;                     ///< ranks of one host read each other's memory for longer messages
+    int machines = 1;                       ///< number of machines that the ranks run on, with any transport
+    bool pulls = false;                     ///< ranks of one host read each other's memory for long messages
     Tuning tuning;
     int size() const { return static_cast<int>(host_of.size()); }
     bool one_host() const { return std::ranges::adjacent_find(host_of, std::ranges::not_equal_to{}) == host_of.end(); }
@@ -38,14 +38,14 @@ struct Request {
     Rank rank = 0;
     Rank root = 0;  ///< broadcast, reduce, gather, scatter
     std::uint64_t element_bytes = 1;
-    std::optional<DType> dtype{};  ///< where it is known: users' schedules may be for one type
-    std::uint64_t count = 0;       ///< where buffers are whole (CollectiveTraits::Extent)
-    /// Where there are blocks: elements of each rank's, equal on all ranks. They lie one after the other, in rank
-    /// order, in the buffer that holds them all.
+    std::optional<DType> dtype{};  ///< if known: a user's schedule may be for one type only
+    std::uint64_t count = 0;       ///< of whole buffers (CollectiveTraits::Extent)
+    /// Of blocks: the elements of each rank's block, equal on all ranks. The blocks are adjacent, in rank order, in the
+    /// buffer that holds them all.
     std::vector<std::uint64_t> counts;
     /// all_to_all: the blocks to and from each rank; they may lie anywhere (offsets) in input and output.
     std::vector<std::uint64_t> send_counts, send_offsets, receive_counts, receive_offsets;
-    /// all_to_all: elements of the largest block that any rank sends, where all ranks know it.
+    /// all_to_all: elements of the largest block that any rank sends, if all ranks know it.
     std::optional<std::uint64_t> largest_count;
     bool even = false;             ///< all_to_all: all ranks know that every block has `largest_count` elements
     bool in_place = false;         ///< all_reduce, reduce on the root: `output` holds the input

@@ -2,6 +2,7 @@
 
 #include "algorithm/plan.hpp"
 #include "algorithm/table.hpp"
+#include "core/assert.hpp"
 #include "core/suggestion.hpp"
 #include "core/text.hpp"
 
@@ -47,6 +48,7 @@ std::uint64_t size_of(std::string_view text, std::string_view where) {
     const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
     if (error != std::errc() || shift < 0 || value > (any_size >> shift))
         refuse(where, text, "a size in bytes such as 65536, 64K, 1M, or any");
+    TUTTI_ASSERT(shift >= 0 && value <= any_size >> shift);
     return value << shift;
 }
 
@@ -59,6 +61,7 @@ int ranks_of(std::string_view text, std::string_view where) {
 
 // Of `bytes` in the buffer, or in each block.
 Request request_of(Collective collective, std::uint64_t bytes, int ranks) {
+    TUTTI_ASSERT(ranks >= 1);
     Request request{.collective = collective, .count = bytes};
     request.counts.assign(static_cast<std::size_t>(ranks), bytes);
     if (collective == Collective::all_to_all) {
@@ -90,6 +93,7 @@ std::string describe_table(const std::vector<Rule>& rules) {
 }
 
 std::string describe_choices(const Layout& layout) {
+    TUTTI_ASSERT(layout.size() >= 1);
     std::string text = table_line("collective", "algorithm", "up to bytes", "ranks", "why");
     const std::string ranks = std::to_string(layout.size());
     for (int c = 1; c <= collective_count; ++c) {
@@ -104,6 +108,7 @@ std::string describe_choices(const Layout& layout) {
             last = choice;
             last_bytes = bytes;
         }
+        TUTTI_ASSERT(last.has_value() && last_bytes > 0);
         text += table_line(to_string(collective), last->algorithm, "any", ranks, last->reason);
     }
     return text;
@@ -173,6 +178,7 @@ std::vector<Rule> parse_table(std::string_view text, std::string_view where) {
         check_algorithm(c, algorithm, place);
         rules.push_back({c, algorithm, size_of(bytes, place), ranks_of(ranks, place)});
     }
+    TUTTI_ASSERT(rules.size() <= static_cast<std::size_t>(number));
     return rules;
 }
 

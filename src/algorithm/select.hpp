@@ -1,4 +1,4 @@
-// The table that chooses an algorithm: as text, with the rules that people put before it.
+// The table that chooses an algorithm, as text; and the users' rules that take precedence over it.
 #pragma once
 
 #include "algorithm/request.hpp"
@@ -12,8 +12,8 @@
 
 namespace tutti::algorithm {
 
-/// The value of TUTTI_ALGORITHM ("ring" or "all_reduce=ring,broadcast=^chain") for one collective; nullopt if it does
-/// not name one. Throws InvalidArgument that lists the names for an unknown one.
+/// The algorithm that TUTTI_ALGORITHM ("ring" or "all_reduce=ring,broadcast=^chain") names for a collective; nullopt if
+/// none. Throws InvalidArgument that lists the names for an unknown one.
 std::optional<std::string> parse_override(std::string_view text, Collective collective);
 
 /// "all_reduce=ring", or "all_reduce:64K=ring" for up to 64 KB (of the buffer, or of the largest block). `where` names
@@ -24,8 +24,7 @@ Rule parse_rule(std::string_view text, std::string_view where);
 /// number of the line.
 std::vector<Rule> parse_table(std::string_view text, std::string_view where);
 
-/// The table, for people and for parse_table(), without the rows of quantised collectives; rules that come before it
-/// first.
+/// The table, for people and for parse_table(), without the rows of quantised collectives, preceded by `rules`.
 std::string describe_table(const std::vector<Rule>& rules = {});
 
 /// The choices of choose() for this layout, by size, in the form of the table.
@@ -34,8 +33,8 @@ std::string describe_choices(const Layout& layout);
 std::string table_line(std::string_view collective, std::string_view algorithm, std::string_view bytes,
                        std::string_view ranks, std::string_view why);
 
-/// Names in the table: of one collective, or all. Those of quantised collectives are none: nobody has to ask for the
-/// only one.
+/// The names in the table: of one collective, or of all; without those of quantised collectives, which have only one
+/// algorithm each.
 std::vector<std::string> algorithm_names(std::optional<Collective> collective = std::nullopt);
 
 }  // namespace tutti::algorithm

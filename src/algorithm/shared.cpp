@@ -11,11 +11,14 @@
 // Source: the two-phase reduction of Rabenseifner (2004), with direct access in both phases as in shared-memory MPI
 // collectives (Graham and Shipman, 2008).
 #include "algorithm/tiles.hpp"
+#include "core/assert.hpp"
 
 namespace tutti::algorithm::shared {
 namespace {
 
 void combine_pieces(Builder& b, const RankList& s, std::uint32_t round, const Tile& tile, Chunk target, bool finish) {
+    TUTTI_ASSERT(tile.pieces.size() == static_cast<std::size_t>(s.size()) &&
+                 target.count == tile.pieces[static_cast<std::size_t>(s.me)]);
     std::vector<Operand> operands;
     for (int i = 0; i < s.size(); ++i) {
         if (i == s.me) {
@@ -33,6 +36,7 @@ void combine_pieces(Builder& b, const RankList& s, std::uint32_t round, const Ti
 
 void all_reduce_one_shot(Builder& b, const RankList& s, const Staging& staging, Chunk input, Chunk output,
                          bool finish) {
+    TUTTI_ASSERT(staging.slot > 0 && input.count == output.count);
     const std::uint64_t tiles = ceil_div(input.count, staging.slot);
     const std::uint32_t first = b.next_round();
     const auto tile = [&](Chunk whole, std::uint64_t t) {
@@ -57,10 +61,12 @@ void all_reduce_one_shot(Builder& b, const RankList& s, const Staging& staging, 
 
 void all_reduce_two_shot(Builder& b, const RankList& s, const Staging& staging, Chunk input, Chunk output,
                          bool finish) {
+    TUTTI_ASSERT(staging.slot > 0 && input.count == output.count);
     const int n = s.size();
     const std::uint64_t piece = piece_elements(staging, n);
     const std::uint64_t tile_count = piece * static_cast<std::uint64_t>(n);
     const std::uint64_t tiles = ceil_div(input.count, tile_count);
+    TUTTI_ASSERT(tiles * tile_count >= input.count);
     const Rounds rounds(b);
     const auto slice = [&](Chunk whole, std::uint64_t t, int owner) {
         const std::uint64_t in_tile = std::min(tile_count, whole.count - t * tile_count);
@@ -89,6 +95,7 @@ void all_reduce_two_shot(Builder& b, const RankList& s, const Staging& staging, 
 
 void reduce_one_shot(Builder& b, const RankList& s, const Staging& staging, int root, Chunk input, Chunk output,
                      bool finish) {
+    TUTTI_ASSERT(staging.slot > 0 && root >= 0 && root < s.size());
     const std::uint64_t tiles = ceil_div(input.count, staging.slot);
     const std::uint32_t first = b.next_round();
     for (std::uint64_t t = 0; t < tiles; ++t) {
@@ -114,10 +121,12 @@ void reduce_one_shot(Builder& b, const RankList& s, const Staging& staging, int 
 }
 
 std::uint64_t reduce_work(const RankList& s, const Staging& staging) {
+    TUTTI_ASSERT(staging.slot > 0);
     return piece_elements(staging, s.size());
 }
 
 void reduce(Builder& b, const RankList& s, const Staging& staging, int root, Chunk input, Chunk output, bool finish) {
+    TUTTI_ASSERT(staging.slot > 0 && root >= 0 && root < s.size() && (s.me != root || input.count == output.count));
     const int n = s.size();
     const std::uint64_t piece = piece_elements(staging, n);
     const std::uint64_t tile_count = piece * static_cast<std::uint64_t>(n);
@@ -152,8 +161,11 @@ void reduce(Builder& b, const RankList& s, const Staging& staging, int root, Chu
 
 void reduce_scatter(Builder& b, const RankList& s, const Staging& staging, const std::vector<Chunk>& blocks, Chunk own,
                     bool finish) {
+    TUTTI_ASSERT(blocks.size() == static_cast<std::size_t>(s.size()) &&
+                 own.count == blocks[static_cast<std::size_t>(s.me)].count);
     const std::uint64_t piece = piece_elements(staging, s.size());
     const std::uint64_t tiles = ceil_div(longest(blocks), piece);
+    TUTTI_ASSERT(tiles * piece >= longest(blocks));
     const std::uint32_t first = b.next_round();
     const auto tile = [&](Chunk block, std::uint64_t t) { return tile_of_block(block, piece, t); };
     const auto tile_of = [&](std::uint64_t t) {
@@ -172,6 +184,7 @@ void reduce_scatter(Builder& b, const RankList& s, const Staging& staging, const
 }
 
 void barrier(Builder& b, const RankList& s) {
+    TUTTI_ASSERT(s.me >= 0 && s.me < s.size());
     const std::uint32_t round = b.next_round();
     b.publish(round, {});
     for (int i = 1; i < s.size(); ++i) b.read(s.rank((s.me + i) % s.size()), round, 0, {});

@@ -1,9 +1,11 @@
 // Collectives that only move blocks, through a staging area that the ranks of one host share.
 #include "algorithm/tiles.hpp"
+#include "core/assert.hpp"
 
 namespace tutti::algorithm::shared {
 
 void broadcast(Builder& b, const RankList& s, const Staging& staging, int root, Chunk buffer) {
+    TUTTI_ASSERT(staging.slot > 0 && root >= 0 && root < s.size());
     const std::uint64_t tiles = ceil_div(buffer.count, staging.slot);
     const std::uint32_t first = b.next_round();
     for (std::uint64_t t = 0; t < tiles; ++t) {
@@ -19,6 +21,8 @@ void broadcast(Builder& b, const RankList& s, const Staging& staging, int root, 
 }
 
 void all_gather(Builder& b, const RankList& s, const Staging& staging, Chunk own, const std::vector<Chunk>& blocks) {
+    TUTTI_ASSERT(blocks.size() == static_cast<std::size_t>(s.size()) &&
+                 own.count == blocks[static_cast<std::size_t>(s.me)].count);
     const std::uint64_t tiles = ceil_div(longest(blocks), staging.slot);
     const std::uint32_t first = b.next_round();
     const auto tile = [&](Chunk block, std::uint64_t t) { return tile_of_block(block, staging.slot, t); };
@@ -37,6 +41,8 @@ void all_gather(Builder& b, const RankList& s, const Staging& staging, Chunk own
 }
 
 void gather(Builder& b, const RankList& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts) {
+    TUTTI_ASSERT(counts.size() == static_cast<std::size_t>(s.size()) && staging.slot > 0 && root >= 0 &&
+                 root < s.size());
     const std::uint64_t tiles = ceil_div(*std::ranges::max_element(counts), staging.slot);
     const std::uint32_t first = b.next_round();
     const auto tile = [&](Chunk block, std::uint64_t t) { return tile_of_block(block, staging.slot, t); };
@@ -57,6 +63,7 @@ void gather(Builder& b, const RankList& s, const Staging& staging, int root, con
 
 void scatter(Builder& b, const RankList& s, const Staging& staging, int root,
              const std::vector<std::uint64_t>& counts) {
+    TUTTI_ASSERT(counts.size() == static_cast<std::size_t>(s.size()) && root >= 0 && root < s.size());
     const std::uint64_t piece = piece_elements(staging, s.size());
     const std::uint64_t tiles = ceil_div(*std::ranges::max_element(counts), piece);
     const std::uint32_t first = b.next_round();
@@ -82,6 +89,8 @@ void scatter(Builder& b, const RankList& s, const Staging& staging, int root,
 //   n = 2:   rank 0  publish(x0[b1]) | out[0] = x0[b0] | out[1] = [x1[b0]]
 void all_to_all(Builder& b, const RankList& s, const Staging& staging, const Request& request) {
     const int n = s.size();
+    TUTTI_ASSERT(request.send_counts.size() == static_cast<std::size_t>(n) &&
+                 request.receive_counts.size() == static_cast<std::size_t>(n));
     const auto distances = static_cast<std::uint64_t>(n - 1);
     const auto block = [](Buffer buffer, const auto& offsets, const auto& counts, int i) {
         return Chunk{buffer, offsets[static_cast<std::size_t>(i)], counts[static_cast<std::size_t>(i)]};
@@ -90,6 +99,7 @@ void all_to_all(Builder& b, const RankList& s, const Staging& staging, const Req
     const auto received = [&](int i) {
         return block(Buffer::output, request.receive_offsets, request.receive_counts, i);
     };
+    TUTTI_ASSERT(sent(s.me).count == received(s.me).count);
     const std::uint64_t tile = std::max<std::uint64_t>(1, staging.slot / 2);
     const auto tile_of = [&](Chunk whole, std::uint64_t t) { return tile_of_block(whole, tile, t); };
     const std::uint64_t rounds = ceil_div(request.largest_count.value_or(0), tile) * distances;
@@ -115,6 +125,8 @@ void all_to_all(Builder& b, const RankList& s, const Staging& staging, const Req
 
 // Everyone publishes its blocks for the others, one after the other, and reads its own of each.
 void all_to_all_even(Builder& b, const RankList& s, const Request& request) {
+    TUTTI_ASSERT(request.send_offsets.size() == static_cast<std::size_t>(s.size()) &&
+                 request.largest_count.has_value());
     const std::uint64_t count = request.largest_count.value_or(0);
     const auto block = [&](Buffer buffer, const auto& offsets, int i) {
         return Chunk{buffer, offsets[static_cast<std::size_t>(i)], count};
@@ -123,6 +135,7 @@ void all_to_all_even(Builder& b, const RankList& s, const Request& request) {
     for (int i = 0; i < s.size(); ++i) {
         if (i != s.me) others.push_back(block(Buffer::input, request.send_offsets, i));
     }
+    TUTTI_ASSERT(others.size() + 1 == static_cast<std::size_t>(s.size()));
     const std::uint32_t round = b.next_round();
     b.publish(round, others);
     b.copy(block(Buffer::output, request.receive_offsets, s.me), block(Buffer::input, request.send_offsets, s.me));

@@ -1,5 +1,5 @@
-// The calls that run in slots (engine/slots): a row of the table like others, which the group has to know before a call
-// exists as a request to plan.
+// The calls that run in slots (engine/slots): rows of the table like others. A group has to know their sizes before any
+// call, since such a call is never planned.
 #pragma once
 
 #include "algorithm/request.hpp"
@@ -21,7 +21,7 @@ struct SlotSizes {
     friend bool operator==(const SlotSizes&, const SlotSizes&) = default;
 };
 
-/// The sizes for which choose() takes slots, ascending; of an all_to_all whose blocks are equally long. `named`: as
+/// The sizes for which choose() takes slots, ascending; for an all_to_all, those of equal blocks. `named`: as
 /// Request::algorithm.
 std::vector<SlotSizes> slot_sizes(const Layout& layout, Collective collective, const std::optional<std::string>& named);
 

@@ -1,9 +1,10 @@
-// The table of algorithms: those of each collective, the requests that each serves, and the size up to which it is
-// taken.
+// The table of algorithms: their collectives, the requests that each can serve, and the sizes up to which each is
+// preferred.
 #pragma once
 
 #include "algorithm/generators.hpp"
 #include "algorithm/request.hpp"
+#include "core/assert.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace tutti::algorithm {
 
-/// A request among the ranks that it is about.
+/// A request, with the ranks and the staging area in the generators' terms.
 struct Context {
     const Layout& layout;
     const Request& request;
@@ -22,10 +23,12 @@ struct Context {
     Staging staging;
 
     Context(const Layout& l, const Request& q) : layout(l), request(q) {
+        TUTTI_ASSERT(q.rank >= 0 && q.rank < l.size());
         all.ranks.resize(static_cast<std::size_t>(l.size()));
         std::iota(all.ranks.begin(), all.ranks.end(), 0);
         all.me = q.rank;
         staging = {l.slot_bytes / std::max<std::uint64_t>(1, q.element_bytes)};
+        TUTTI_ASSERT(all.me >= 0 && all.size() == l.size());
     }
     bool shares() const { return layout.shared_memory && layout.one_host() && staging.slot >= 1; }
     std::uint64_t segment() const {

@@ -7,6 +7,7 @@
 // Cost: log_k(n) levels; a node sends up to k - 1 messages at each, so larger k is for few bytes.
 // Source: any MPI's binomial trees; Thakur, Rabenseifner, Gropp (2005) for gather and scatter.
 #include "algorithm/generators.hpp"
+#include "core/assert.hpp"
 
 #include <algorithm>
 
@@ -24,6 +25,7 @@ struct Tree {
     std::vector<Child> children;  // nearest subtree first
 
     Tree(const RankList& s, int radix, int root_position) : size(s.size()), root(root_position) {
+        TUTTI_ASSERT(radix >= 2 && root_position >= 0 && root_position < size);
         me = (s.me - root + size) % size;
         for (int distance = 1; distance < size; distance *= radix) {
             if (const int digit = me / distance % radix; digit != 0) {
@@ -34,13 +36,18 @@ struct Tree {
                 children.push_back({me + j * distance, std::min(me + (j + 1) * distance, size)});
             }
         }
+        TUTTI_ASSERT((parent < 0) == (me == 0) && parent < me);
     }
-    int position(int relative) const { return (relative + root) % size; }
+    int position(int relative) const {
+        TUTTI_ASSERT(relative >= 0 && relative < size);
+        return (relative + root) % size;
+    }
 };
 
 }  // namespace
 
 void broadcast_tree(Builder& b, const RankList& s, int radix, int root, Chunk buffer, std::uint64_t segment) {
+    TUTTI_ASSERT(segment > 0);
     const Tree tree(s, radix, root);
     for (std::uint64_t at = 0; at < buffer.count; at += segment) {
         const Chunk c = part(buffer, at, std::min(segment, buffer.count - at));
@@ -56,6 +63,7 @@ void reduce_tree(Builder& b, const RankList& s, int radix, int root, Chunk input
     if (s.size() > 2) b.not_single_rounding();
     const Tree tree(s, radix, root);
     const bool is_root = tree.parent < 0;
+    TUTTI_ASSERT(input.count == output.count || !is_root);
     Chunk work = is_root ? output : Chunk{};
     if (!is_root && !tree.children.empty()) work = b.scratch(input.count);
     Chunk current = input;
@@ -68,6 +76,7 @@ void reduce_tree(Builder& b, const RankList& s, int radix, int root, Chunk input
 }
 
 void gather_tree(Builder& b, const RankList& s, int radix, int root, const std::vector<std::uint64_t>& counts) {
+    TUTTI_ASSERT(counts.size() == static_cast<std::size_t>(s.size()));
     const Tree tree(s, radix, root);
     const Chunk own{Buffer::input, 0, counts[static_cast<std::size_t>(s.me)]};
     if (tree.parent < 0)
@@ -86,6 +95,7 @@ void gather_tree(Builder& b, const RankList& s, int radix, int root, const std::
 }
 
 void scatter_tree(Builder& b, const RankList& s, int radix, int root, const std::vector<std::uint64_t>& counts) {
+    TUTTI_ASSERT(counts.size() == static_cast<std::size_t>(s.size()));
     const Tree tree(s, radix, root);
     const Chunk own{Buffer::output, 0, counts[static_cast<std::size_t>(s.me)]};
     if (tree.parent < 0)

@@ -1,5 +1,5 @@
-// Tuning: the inputs to the choice of an algorithm, beside the fixed limits of the table. Values, equal on all ranks of
-// a group: rank 0's go to everyone when the group is made.
+// Tuning: the inputs to the choice of an algorithm, in addition to the fixed limits of the table. Values, equal on all
+// ranks of a group: rank 0 sends its own to all when the group is made.
 #pragma once
 
 #include "schedule/schedule.hpp"

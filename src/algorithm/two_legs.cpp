@@ -13,6 +13,7 @@
 // that each has whole blocks, or a part of one. Memory: a bounded number of tiles for each peer.
 #include "algorithm/quantized.hpp"
 #include "algorithm/table.hpp"
+#include "core/assert.hpp"
 
 #include <algorithm>
 #include <array>
@@ -49,6 +50,8 @@ class Legs {
         if (!c.request.in_place && q_.input_type != q_.output_type) b_.input_type(q_.input_type);
         for (int step = 1; step < size(); ++step) others_.push_back((ranks_.me + step) % size());
         cut();
+        TUTTI_ASSERT(counts_.size() == static_cast<std::size_t>(size()) && tiles_.size() == counts_.size());
+        TUTTI_ASSERT(others_.size() + 1 == static_cast<std::size_t>(size()));
     }
 
     void write() {
@@ -56,6 +59,7 @@ class Legs {
         // Tiles under way of one peer: fewer where there are many peers.
         places_ = std::clamp<std::uint64_t>(32 / std::max<std::uint64_t>(others_.size(), 1), 2, 8);
         places_ = std::min(places_, std::max<std::uint64_t>(1, most_tiles()));
+        TUTTI_ASSERT(places_ >= 1);
         out_ = cells(reduces_ ? others_.size() : 0);
         in_ = cells(reduces_ ? others_.size() : 0);
         back_ = cells(gathers_codes() ? others_.size() : 0);
@@ -91,6 +95,7 @@ class Legs {
                 const std::uint64_t block_begins = (first + at) / q_.block * q_.block;
                 std::uint64_t end = std::min(counts_[slice], (at / q_.tile + 1) * q_.tile);
                 if (is_long()) end = std::min(end, block_begins + q_.block - first);
+                TUTTI_ASSERT(end > at);
                 tiles_[slice].push_back({at, begin + at, end - at,
                                          is_long() ? (first + at) / q_.block : scales_ + at / q_.block,
                                          !is_long() || first + at == block_begins});
@@ -104,6 +109,7 @@ class Legs {
     std::uint64_t most_tiles() const { return std::ranges::max_element(tiles_, {}, &std::vector<Tile>::size)->size(); }
     std::uint64_t longest() const { return *std::ranges::max_element(counts_); }
     std::uint64_t cell() const {
+        TUTTI_ASSERT(longest() > 0 || most_tiles() == 0);
         const std::uint64_t count = std::min(q_.tile, longest());
         return (count + form_.block - 1) / form_.block * form_.block;
     }
@@ -111,6 +117,7 @@ class Legs {
     Chunk cells(std::size_t peers) { return b_.scratch(peers * places_ * cell(), form_); }
     /// Where the tile of a peer's lies, of which `nth` is its number among the others.
     Chunk place(const Chunk& cells, std::size_t nth, std::uint64_t tile, std::uint64_t count) const {
+        TUTTI_ASSERT(count <= cell());
         return part(cells, (nth * places_ + tile % places_) * cell(), count);
     }
     bool has(std::size_t slice, std::uint64_t tile) const { return tile < tiles_[slice].size(); }
@@ -121,6 +128,7 @@ class Legs {
 
     /// The largest magnitudes of all blocks. Common ones: owners of parts of the table collect and return them.
     void write_table() {
+        TUTTI_ASSERT(has_table() && !table_);
         table_ = b_.scratch(scales_, DType::float32);
         for (std::size_t slice = 0; slice < tiles_.size(); ++slice) {
             if (!reduces_ && slice != me()) continue;
@@ -143,6 +151,7 @@ class Legs {
         }
     }
     Chunk piece_of(int owner) const {
+        TUTTI_ASSERT(owner >= 0 && owner < size() && table_);
         const auto n = static_cast<std::uint64_t>(size()), i = static_cast<std::uint64_t>(owner);
         const std::uint64_t begin = scales_ * i / n;
         return part(*table_, begin, scales_ * (i + 1) / n - begin);
@@ -190,10 +199,12 @@ class Legs {
         }
     }
     void reduce(const Tile& tile, std::uint64_t t, const Chunk& codes) {
+        TUTTI_ASSERT(reduces_ && tile.count > 0);
         std::vector<Chunk> sources(counts_.size());
         sources[me()] = part(own_codes_, 0, tile.count);
         for (std::size_t nth = 0; nth < others_.size(); ++nth)
             sources[static_cast<std::size_t>(others_[nth])] = place(in_, nth, t, tile.count);
+        TUTTI_ASSERT(std::ranges::none_of(sources, [&](const Chunk& source) { return source.count != tile.count; }));
         encode_input(sources[me()], tile);
         const Chunk output = output_of(tile);
         const Chunk sums = adds_to_output() ? output : part(sums_, 0, tile.count);

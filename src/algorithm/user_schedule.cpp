@@ -1,5 +1,7 @@
 #include "algorithm/user_schedule.hpp"
 
+#include "core/assert.hpp"
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -46,6 +48,7 @@ std::optional<std::uint64_t> UserSchedule::times(const Layout& layout, const Req
             if (!q.even || !q.largest_count || !c.send_offsets.empty() || !c.receive_offsets.empty())
                 return std::nullopt;
             const std::uint64_t block = c.matrix.front().front();
+            TUTTI_ASSERT(block <= schedule::elements_max);
             const auto alike = [&](const auto& row) {
                 return std::ranges::all_of(row, [&](std::uint64_t count) { return count == block; });
             };
@@ -58,8 +61,10 @@ std::optional<std::uint64_t> UserSchedule::times(const Layout& layout, const Req
 }
 
 schedule::Schedule UserSchedule::plan(const Layout& layout, const Request& request) const {
+    TUTTI_ASSERT(request.rank >= 0 && request.rank < ranks());
     const bool in_place = request.in_place && !in_place_.empty();
     const std::vector<schedule::Schedule>& ranks = in_place ? in_place_ : separate_.ranks;
+    TUTTI_ASSERT(ranks.size() == static_cast<std::size_t>(layout.size()));
     return schedule::scaled(ranks[static_cast<std::size_t>(request.rank)], times(layout, request).value());
 }
 

@@ -1,9 +1,10 @@
-// UserSchedule: an algorithm that a user wrote down, as a text of schedules (TUTTI_SCHEDULE), beside those of the
+// UserSchedule: an algorithm that a user wrote as a text of schedules (TUTTI_SCHEDULE), in addition to those of the
 // table.
 //
-// It is proved before it runs, and it serves calls of its collective among as many ranks whose counts are a multiple of
-// those in the text. Its steps are local and messages, or local and in place (get, put, signal, wait), for ranks of one
-// host. They do not use the staging area: it has slots of some size, and a text knows none. A value; threads: any.
+// It is proved before it runs, and it serves calls of its collective among equally many ranks whose counts are a
+// multiple of those in the text. Its steps are local and messages, or local and in place (get, put, signal, wait), for
+// ranks of one host. They cannot use the staging area, whose slots have a size that a text does not know. A value;
+// threads: any.
 #pragma once
 
 #include "algorithm/request.hpp"
@@ -21,18 +22,18 @@ namespace tutti::algorithm {
 
 class UserSchedule {
  public:
-    /// What the prover has found.
+    /// Properties that the prover has found.
     struct Proved {
         bool single_rounding = false;
         bool rank_order = false;
         friend bool operator==(const Proved&, const Proved&) = default;
     };
 
-    /// Reads and proves. `where` names the text in messages. Throws InvalidArgument for a text that is none
-    /// (schedule::parse) or whose proof takes more than its budget, that has the name of one of the table's algorithms,
-    /// steps on the staging area or behind `otherwise`, or a fault: the message has the first one.
+    /// Reads and proves a text; `where` names it in messages. Throws InvalidArgument with the first fault: it cannot be
+    /// parsed (schedule::parse), its proof exceeds the budget, it has the name of one of the table's algorithms, it
+    /// uses the staging area or `otherwise`, or it does not do what its collective promises.
     static UserSchedule proved(std::string text, std::string_view where);
-    /// Of a text that another rank has proved.
+    /// Reads a text that another rank has proved.
     UserSchedule(std::string text, Proved proved)
         : UserSchedule(std::move(text), proved, schedule::Budget::unlimited()) {}
 

@@ -1,5 +1,6 @@
 // How a user's text becomes a UserSchedule: it is read and proved, and each rank gets steps for calls in place as well.
 #include "algorithm/user_schedule.hpp"
+#include "core/assert.hpp"
 
 #include "algorithm/parts.hpp"
 #include "algorithm/select.hpp"
@@ -109,6 +110,7 @@ Schedule with_saved_input(const Schedule& s) {
                               .operand_count = 1};
     saved.operands.push_back({.chunk = {Buffer::output, 0, count}});
     saved.steps.insert(saved.steps.begin(), save);
+    TUTTI_ASSERT(saved.steps.size() == s.steps.size() + 1 && saved.after.size() == s.after.size() + s.steps.size());
     return saved;
 }
 
@@ -123,6 +125,7 @@ Schedule behind_meeting(const Schedule& s) {
     Schedule later = s;
     later.after.clear();
     const std::size_t meet = index_of_meet(s);
+    TUTTI_ASSERT(meet < s.steps.size());
     for (std::size_t i = 0; i < s.steps.size(); ++i) {
         const auto before = after_of(s, s.steps[i]);
         schedule::Step& step = later.steps[i];
@@ -134,12 +137,14 @@ Schedule behind_meeting(const Schedule& s) {
         std::sort(later.after.begin() + step.first_after, later.after.end());
         step.after_count = static_cast<std::uint32_t>(later.after.size()) - step.first_after;
     }
+    TUTTI_ASSERT(later.after.size() >= s.after.size());
     return later;
 }
 
 // Others read this rank's input, which the rank overwrites before they have, where it is its output. So it meets the
 // others with an input that they cannot reach, and all run what they would run otherwise.
 Schedule only_meeting(const Schedule& s) {
+    TUTTI_ASSERT(index_of_meet(s) < s.steps.size());
     Schedule meeting = s;
     meeting.steps = {s.steps[index_of_meet(s)]};
     meeting.steps.front().after_count = 0;
@@ -162,6 +167,7 @@ UserSchedule::UserSchedule(std::string text, Proved proved, Budget budget)
     if (can_be_in_place(collective())) {
         Recipe in_place = schedule::parse(text_, "TUTTI_SCHEDULE", InputIs::output, &parts());
         const std::vector<bool> same = schedule::same_in_place(separate_.ranks, budget);
+        TUTTI_ASSERT(same.size() == separate_.ranks.size() && in_place.ranks.size() == same.size());
         for (std::size_t rank = 0; rank < separate_.ranks.size(); ++rank) {
             const Schedule& s = separate_.ranks[rank];
             Schedule& own = in_place.ranks[rank];
@@ -171,6 +177,7 @@ UserSchedule::UserSchedule(std::string text, Proved proved, Budget budget)
                                                                : with_saved_input(s));
         }
     }
+    TUTTI_ASSERT(in_place_.empty() || in_place_.size() == separate_.ranks.size());
     for (auto* const all : {&separate_.ranks, &in_place_}) {
         for (Schedule& s : *all) {
             if (s.in_place) s = behind_meeting(s);
@@ -182,6 +189,7 @@ UserSchedule UserSchedule::proved(std::string text, std::string_view where) {
     const Recipe recipe = schedule::parse(text, where, InputIs::separate, &parts());
     check_steps(recipe, where);
     const std::string& name = recipe.ranks.front().algorithm;
+    TUTTI_ASSERT(!recipe.ranks.empty());
     const auto names = algorithm_names();
     if (std::ranges::find(names, name) != names.end()) {
         throw InvalidArgument(

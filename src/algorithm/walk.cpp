@@ -1,5 +1,7 @@
 #include "algorithm/walk.hpp"
 
+#include "core/assert.hpp"
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -31,6 +33,8 @@ class Walk {
         const bool cached = static_cast<double>(held * element_bytes_) * crowd_ <= 1024 * costs.cache_kb;
         copy_gbps_ = cached ? costs.cache_copy_gbps : costs.memory_copy_gbps;
         combine_gbps_ = cached ? costs.combine_gbps : std::min(costs.combine_gbps, costs.memory_copy_gbps);
+        TUTTI_ASSERT(walkers_.size() == schedules.size() && crowd_ >= 1);
+        TUTTI_ASSERT(schedules.size() == static_cast<std::size_t>(layout.size()));
     }
 
     double run() {
@@ -54,6 +58,7 @@ class Walk {
     bool advance(Rank rank) {
         const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
         Walker& walker = walkers_[static_cast<std::size_t>(rank)];
+        TUTTI_ASSERT(walker.first <= s.steps.size() && walker.done.size() == s.steps.size());
         bool moved = false, staging = true;
         std::map<std::pair<Rank, bool>, bool> waiting;  // messages of one peer and direction keep their order
         std::size_t blocked_steps = 0;
@@ -73,6 +78,7 @@ class Walk {
                 continue;
             }
             walker.now = std::max(walker.now, *ready) + crowd_ * busy_us(rank, step);
+            TUTTI_ASSERT(walker.now >= *ready);
             walker.done[i] = walker.now;
             if (step.kind == StepKind::publish || step.kind == StepKind::signal)
                 published_[{rank, step.round}] = walker.now;
@@ -111,6 +117,7 @@ class Walk {
             const Lane lane{step.peer, rank};
             const auto arrived = arrivals_.find(lane);
             const auto taken = taken_.find(lane);
+            TUTTI_ASSERT(taken == taken_.end() || taken->second > 0);
             const std::size_t next = taken == taken_.end() ? 0 : taken->second;
             if (arrived == arrivals_.end() || next >= arrived->second.size()) return std::nullopt;
             ready = std::max(ready, arrived->second[next]);
@@ -119,6 +126,7 @@ class Walk {
     }
 
     bool near(Rank a, Rank b) const {
+        TUTTI_ASSERT(a >= 0 && a < layout_.size() && b >= 0 && b < layout_.size());
         const auto& host = layout_.host_of;
         return layout_.shared_memory && host[static_cast<std::size_t>(a)] == host[static_cast<std::size_t>(b)];
     }
@@ -192,6 +200,7 @@ class Walk {
 
 double walked_us(const std::vector<Schedule>& schedules, const Layout& layout, std::uint64_t element_bytes,
                  const CostModel& costs) {
+    TUTTI_ASSERT(!schedules.empty());
     return Walk(schedules, layout, element_bytes, costs).run();
 }
 

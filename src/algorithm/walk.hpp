@@ -1,5 +1,5 @@
-// Walk: the time that a schedule takes, step by step, by the numbers of the machine. For explanations; the choice of
-// algorithms is by formula (cost.hpp), which needs no schedule.
+// Walk: the predicted time of a schedule, step by step, by the machine's parameters. For explanations; algorithms are
+// chosen by formula (cost.hpp), which needs no schedule.
 //
 // Pure functions.
 #pragma once
@@ -11,8 +11,8 @@
 
 namespace tutti::algorithm {
 
-/// Microseconds until the last rank is done, when all begin at once and a rank does one step after the other, each as
-/// soon as the data that it needs is there. `schedules`: of all ranks.
+/// Microseconds until the last rank is done, if all begin at the same time and each rank does one step after the other,
+/// each as soon as its data is there. `schedules`: of all ranks.
 double walked_us(const std::vector<schedule::Schedule>& schedules, const Layout& layout, std::uint64_t element_bytes,
                  const CostModel& costs);
 

@@ -1,5 +1,6 @@
 // The work of each algorithm of the table, by formula.
 #include "algorithm/cost.hpp"
+#include "core/assert.hpp"
 
 #include "algorithm/slots.hpp"
 
@@ -23,6 +24,7 @@ struct Shape {
 };
 
 double levels_of(double n, double radix) {
+    TUTTI_ASSERT(radix > 1);
     double levels = 0;
     for (double reached = 1; reached < n; reached *= radix) ++levels;
     return levels;
@@ -30,6 +32,7 @@ double levels_of(double n, double radix) {
 
 // Every rank does the same: sends and receives `each` messages with `bytes` in all.
 Workload alike(const Shape& s, double exchanges, double each, double bytes) {
+    TUTTI_ASSERT(exchanges >= 0 && each >= 0 && bytes >= 0);
     return {.exchanges = exchanges,
             .messages = s.n * each,
             .bytes = s.n * bytes,
@@ -41,6 +44,7 @@ Workload alike(const Shape& s, double exchanges, double each, double bytes) {
 // Ranks beyond the power of two give their values away first, and get the result at the end.
 Workload folded(const Shape& s, Workload work, double first_bytes, double last_bytes) {
     const double extra = s.n - s.power;
+    TUTTI_ASSERT(extra >= 0 && extra < s.power);
     if (extra == 0) return work;
     work.exchanges += 2;
     work.messages = work.messages * s.power / s.n + 2 * extra;
@@ -52,6 +56,7 @@ Workload folded(const Shape& s, Workload work, double first_bytes, double last_b
 }
 
 Workload with_scratch(const Shape& s, Workload work, double bytes_a_rank) {
+    TUTTI_ASSERT(bytes_a_rank >= 0);
     work.scratch = s.n * bytes_a_rank;
     work.scratch_ranks = s.n;
     work.held += bytes_a_rank;
@@ -72,6 +77,7 @@ Workload rooted(double depth, double messages, double bytes, double children, do
 
 // Combining k inputs in one pass reads k streams and writes one: so many times the work for two inputs.
 double combining(double inputs) {
+    TUTTI_ASSERT(inputs >= 1);
     return (inputs + 1) / 3;
 }
 
@@ -96,6 +102,7 @@ Workload reduced(const Shape& s, double depth, double children) {
 // Through the staging area in tiles of `tile` bytes. A rank hands `crossing` bytes over, the work
 // of both ends counted.
 Workload staged(double bytes, double tile, double signals_a_tile, double copied, double most_copied, double crossing) {
+    TUTTI_ASSERT(bytes >= 0 && tile > 0);
     return {.signals = signals_a_tile * std::max(1.0, std::ceil(bytes / tile)),
             .copied = copied,
             .most_copied = most_copied,
@@ -105,6 +112,7 @@ Workload staged(double bytes, double tile, double signals_a_tile, double copied,
 // Where the kernel copies from rank to rank, `calls` times on the busiest rank, `pulled` bytes in all. Ranks meet
 // before and after.
 Workload copied_once(double calls, double pulled, double most_pulled) {
+    TUTTI_ASSERT(most_pulled <= pulled || pulled == 0);
     return {.signals = 2, .pulled = pulled, .most_pulled = most_pulled, .calls = calls, .meetings = 2};
 }
 
@@ -137,7 +145,7 @@ Workload spread(const Shape& s, double depth, double children) {
 
 // Ranks pass on blocks that they have received, all but those of the last exchange.
 Workload passed_on(const Shape& s, Workload work) {
-    work.streamed = s.n * (s.n - 2) * s.bytes;
+    work.streamed = s.n * std::max(0.0, s.n - 2) * s.bytes;
     return with_own_block(s, work);
 }
 
@@ -333,8 +341,9 @@ const Formula formulas[] = {
     {Collective::reduce_scatter, "ring",
      [](const Shape& s) {
          Workload work = alike(s, s.n - 1, s.n - 1, (s.n - 1) * s.bytes);
-         work.fresh = (s.n - 2) / std::max(1.0, s.n - 1);
-         return combined(with_scratch(s, work, (s.n - 2) * s.bytes), combining(2) * (s.n - 1) * s.bytes);
+         const double passed_on = std::max(0.0, s.n - 2);  // blocks of a rank
+         work.fresh = passed_on / std::max(1.0, s.n - 1);
+         return combined(with_scratch(s, work, passed_on * s.bytes), combining(2) * (s.n - 1) * s.bytes);
      }},
 
     {Collective::all_to_all, in_slots,
@@ -358,6 +367,7 @@ const Formula formulas[] = {
 
 std::optional<Workload> work_of(const Layout& layout, Collective collective, std::string_view algorithm,
                                 std::uint64_t bytes, std::uint64_t tile_bytes) {
+    TUTTI_ASSERT(layout.size() >= 1);
     // A call in slots does the work of one round of the staging area.
     if (algorithm == in_slots && collective != Collective::all_to_all)
         algorithm = collective == Collective::all_reduce || collective == Collective::reduce ? "one_shot" : "shared";
@@ -369,12 +379,14 @@ std::optional<Workload> work_of(const Layout& layout, Collective collective, std
     shape.bytes = static_cast<double>(bytes);
     shape.levels = levels_of(shape.n, 2);
     shape.power = static_cast<double>(std::bit_floor(static_cast<unsigned>(layout.size())));
+    TUTTI_ASSERT(shape.power <= shape.n && 2 * shape.power > shape.n);
     shape.segment = static_cast<double>(std::max<std::uint64_t>(1, layout.segment_bytes));
     shape.tile = static_cast<double>(std::max<std::uint64_t>(1, tile_bytes));
     shape.slot = static_cast<double>(std::max<std::uint64_t>(1, layout.slot_bytes));
     shape.slots = std::max<std::uint32_t>(1, layout.slots);
     Workload work = found->work(shape);
     work.held += shape.bytes;
+    TUTTI_ASSERT(work.held >= shape.bytes);
     // Values to combine go to a piece of scratch first. It matters where the pages come from.
     const bool all_blocks = collective == Collective::scatter || collective == Collective::all_to_all;
     work.buffer = traits_of(collective).combines ? 0 : all_blocks ? shape.n * shape.bytes : shape.bytes;
