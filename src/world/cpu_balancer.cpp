@@ -1,5 +1,6 @@
 #include "world/cpu_balancer.hpp"
 
+#include "core/assert.hpp"
 #include "core/log.hpp"
 
 #include <sched.h>
@@ -16,6 +17,7 @@ constexpr int notes_before_look = 256;  // a look reads the clock
 }  // namespace
 
 void CpuBalancer::observe() {
+    TUTTI_ASSERT(arena_ != nullptr);
     here_ = ::sched_getcpu();
     auto& said = arena_->control(local_rank_).cpu_and_one;
     const auto mine = static_cast<std::uint32_t>(here_ + 1);
@@ -29,12 +31,14 @@ void CpuBalancer::observe() {
 }
 
 void CpuBalancer::move() {
+    TUTTI_ASSERT(here_ >= -1);
     const int there = better_cpu();
     if (there == here_) {
         pause_ = shortest;
         return;
     }
     pause_ = std::min(2 * pause_, longest);
+    TUTTI_ASSERT(there >= 0 && there < CPU_SETSIZE && pause_ <= longest);
     cpu_set_t allowed, only;
     if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
     CPU_ZERO(&only);
@@ -57,6 +61,7 @@ int CpuBalancer::better_cpu() const {
     for (int rank = 0; rank < arena_->layout().ranks; ++rank) {
         const int cpu = cpu_of(rank);
         if (cpu < 0 || cpu >= CPU_SETSIZE) continue;
+        TUTTI_ASSERT(ranks_on[static_cast<std::size_t>(cpu)] < arena_->layout().ranks);
         if (cpu == here_ && rank < local_rank_) return here_;
         ++ranks_on[static_cast<std::size_t>(cpu)];
     }
@@ -66,6 +71,7 @@ int CpuBalancer::better_cpu() const {
         const int cpu = (here_ + i) % CPU_SETSIZE;
         if (CPU_ISSET(static_cast<std::size_t>(cpu), &allowed) && ranks_at(cpu) < ranks_at(best)) best = cpu;
     }
+    TUTTI_ASSERT(best >= 0 && best < CPU_SETSIZE && ranks_at(best) <= ranks_at(here_));
     return ranks_at(best) + 2 <= ranks_at(here_) ? best : here_;
 }
 

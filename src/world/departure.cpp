@@ -1,5 +1,6 @@
 #include "world/departure.hpp"
 
+#include "core/assert.hpp"
 #include "core/interrupt.hpp"
 #include "core/log.hpp"
 #include "core/patience.hpp"
@@ -46,6 +47,7 @@ bool Departure::wait_for_collectives(const Member* group, const Deadline& limit)
 // out, or a signal came.
 bool Departure::drive_until_none(const char* what, const std::function<std::vector<int>()>& awaited,
                                  const Deadline& limit) {
+    TUTTI_ASSERT(what != nullptr && awaited != nullptr);
     const Driver::Scope driving(driver_);
     std::vector<int> ranks;
     const Patience patience([&] {
@@ -103,11 +105,14 @@ void Departure::part() {
             for (const auto& group : groups_.all()) group->collectives().check_last();
             disagreement = flight_.failure();
         }
+        TUTTI_ASSERT(!left_);
         left_ = true;
         flight_.fail(std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was destroyed", world_))));
+        TUTTI_ASSERT(flight_.failure() != nullptr);
         flight_.links().close();
     }
     membership_->flood({rendezvous::VerdictKind::left, rank_, {}});
+    TUTTI_ASSERT(membership_ != nullptr);
     if (disagreement) std::rethrow_exception(disagreement);
 }
 
@@ -129,6 +134,7 @@ void Departure::leave_by(const Deadline& limit, const std::string& reason) {
 }
 
 void Departure::close() {
+    TUTTI_ASSERT(membership_ != nullptr);
     membership_->leave();
 }
 

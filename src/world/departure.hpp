@@ -1,11 +1,11 @@
-// Departure: how a rank leaves a group, or the world: it waits until its peers have the messages that it sent them, and
-// takes back those that they do not take.
+// Departure: how a rank leaves a group, or its world: it waits until its peers have received the messages that it sent,
+// and withdraws those that they do not receive.
 //
-// A rank that leaves takes no further message, and refuses those that others announce: of ranks that all leave none
-// waits for another. When it has nothing more to send it ends its streams, behind all that it sent (Stream::end), and
-// stays until its peers' kernels have it; so a peer can tell messages still to come from those that will never come,
-// without a clock. Messages that its peers have not taken in time it withdraws before it lets go of its memory
-// (Offers).
+// A rank that leaves receives no further message, and refuses messages that others announce, so that ranks that all
+// leave do not wait for one another. When it has nothing more to send it ends its streams, after all that it sent
+// (Stream::end), and stays until its peers' kernels have the bytes; so a peer can tell messages still to come from
+// those that will never come, without a timeout. Messages that its peers have not received in time it withdraws before
+// it frees its memory (Offers).
 //
 // Invariant: a rank leaves its world once; from then on nothing is in flight, and nothing begins.
 //
@@ -31,7 +31,7 @@ class Verdicts;
 
 class Departure {
  public:
-    /// From a world. All must outlive it; `membership` exists before any call.
+    /// The parts of a world. All must outlive it; `membership` exists before any call.
     struct Parts {
         int rank = 0;
         const std::string& world;
@@ -54,17 +54,18 @@ class Departure {
 
     /// Whether this rank has left the world; under the lock.
     bool has_left() const noexcept { return left_; }
-    /// Leaves the world. Waits for the operations that this rank has in flight, and until its peers have all that it
-    /// sent them, but for messages no longer than the world's time limit; and says goodbye. Receives that nothing has
-    /// met end with Aborted. Throws what the ranks turn out to have disagreed about.
+    /// Leaves the world. Waits for the operations that this rank has in flight, and until its peers have received all
+    /// that it sent, but for messages no longer than the world's timeout; then says goodbye. Unmatched receives end
+    /// with Aborted. Throws CollectiveMismatch if the ranks turn out to have disagreed.
     void leave();
     /// The same until `limit`; operations that are still in flight then end on all ranks with Aborted, whose text is
     /// `reason`.
     void leave_by(const Deadline& limit, const std::string& reason);
-    /// What the end of the world does for ranks whose connections have not been accepted yet: they learn that this one
-    /// has left, and do not take it for dead. For a program that ends before it; not on a membership's own thread.
+    /// Waits for ranks whose connections have not been accepted yet, so that they learn that this one has left and do
+    /// not take it for dead; the world's destructor does the same. For a program that ends before that; not on a
+    /// membership's own thread.
     void close();
-    /// Leaves a group: waits until nothing of it is in flight here, and forgets it; receives that nothing has met end
+    /// Leaves a group: waits until none of its operations is in flight here, and forgets it; unmatched receives end
     /// with Aborted.
     void leave(Member& group);
 

@@ -1,5 +1,6 @@
 #include "world/host_sharing.hpp"
 
+#include "core/assert.hpp"
 #include "core/log.hpp"
 #include "core/patience.hpp"
 #include "core/rank_list.hpp"
@@ -29,12 +30,14 @@ using transport::ArenaLayout;
 constexpr std::chrono::milliseconds neighbours_patience{5};
 
 std::string door_of(const rendezvous::Membership& membership, const std::string& what, int first) {
+    TUTTI_ASSERT(first >= 0);
     return fmt::format("tutti-{}-{:x}-{}", what, membership.world_id(), first);
 }
 
 // False: a stranger.
 bool hand_over(const rendezvous::Membership& membership, const UniqueFd& to, const std::string& what,
                std::span<const UniqueFd> fds, const Deadline& deadline, const AbortFlag* abort) {
+    TUTTI_ASSERT(to);
     if (net::peer_uid(to.get()) != ::geteuid()) return false;
     security::authenticate(to.get(), membership.secret(), security::Role::accepting, what, deadline, abort);
     for (const UniqueFd& fd : fds) net::send_fd(to.get(), fd.get(), deadline, abort);
@@ -42,6 +45,7 @@ bool hand_over(const rendezvous::Membership& membership, const UniqueFd& to, con
 }
 
 bool reaches_all(const rendezvous::Membership& membership, int rank, const std::vector<int>& ranks) {
+    TUTTI_ASSERT(rank >= 0 && static_cast<std::size_t>(rank) < membership.cards().size());
     const auto& cards = membership.cards();
     const auto space = cards[static_cast<std::size_t>(rank)].process_space;
     return transport::PeerMemory::can_watch() && std::ranges::all_of(ranks, [&](int other) {
@@ -57,6 +61,7 @@ std::string HostSharing::prepare() {
     if (transport_ == TransportKind::tcp) return "its transport is tcp";
     try {
         auto arena = Arena::create_shared(ArenaLayout::of(size_, size_));
+        TUTTI_ASSERT(arena != nullptr);
         if (rank_ == 0) arena_ = std::move(arena);
         return {};
     } catch (const DistBackendError& error) {
@@ -65,12 +70,14 @@ std::string HostSharing::prepare() {
 }
 
 std::string HostSharing::why_not(const std::vector<rendezvous::Card>& cards) const {
+    TUTTI_ASSERT(rank_ >= 0 && cards.size() == static_cast<std::size_t>(size_));
     const auto without = std::ranges::find_if(cards, [](const auto& card) { return !card.cannot_share.empty(); });
     if (without == cards.end()) return {};
     return fmt::format("rank {} (host {}): {}", without - cards.begin(), without->host_name, without->cannot_share);
 }
 
 OfferedMemory HostSharing::offer(const std::vector<rendezvous::Card>& cards) {
+    TUTTI_ASSERT(rank_ == 0 && cards.size() == static_cast<std::size_t>(size_));
     const auto is_near = [&](const rendezvous::Card& card) { return rendezvous::are_near(card, cards.front()); };
     const bool all_share = why_not(cards).empty() && std::ranges::all_of(cards, is_near);
     if (!all_share) arena_.reset();
@@ -90,6 +97,7 @@ void HostSharing::go_without(const std::string& why) {
     }
     if (transport_ == TransportKind::automatic && rank_ == 0)
         TUTTI_WARN("group \"{}\": the {} ranks exchange everything over TCP: {}", group_, size_, why);
+    TUTTI_ASSERT(transport_ != TransportKind::shm && !why.empty());
     transport_ = TransportKind::tcp;
 }
 
@@ -105,6 +113,7 @@ void HostSharing::give_to(const UniqueFd& visitor) const {
 std::unique_ptr<transport::Neighbours> HostSharing::share(rendezvous::Membership& membership,
                                                           const std::vector<int>& ranks, const OfferedMemory& offer,
                                                           const Deadline& deadline) {
+    TUTTI_ASSERT(!ranks.empty() && std::ranges::is_sorted(ranks) && std::ranges::find(ranks, rank_) != ranks.end());
     auto reads = transport::Reads::no;
     if (size_ == 1) {
         arena_ = Arena::create_private(ArenaLayout::of(1, 1));
@@ -124,6 +133,7 @@ std::unique_ptr<transport::Neighbours> HostSharing::share(rendezvous::Membership
 // local endpoint.
 void HostSharing::find_offered(rendezvous::Membership& membership, const OfferedMemory& offer,
                                const Deadline& deadline) {
+    TUTTI_ASSERT(offer.descriptor >= 0);
     if (rank_ == 0) return;
     const auto shape = ArenaLayout::of(size_, size_);
     arena_ = Arena::find(membership.cards().front().process, offer.descriptor, offer.identity, shape);
@@ -132,11 +142,13 @@ void HostSharing::find_offered(rendezvous::Membership& membership, const Offered
         const UniqueFd from = membership.request_memory(0, deadline, &health_.bad_news());
         arena_ = Arena::attach(net::recv_fd(from.get(), deadline, &health_.bad_news()), shape);
     }
+    TUTTI_ASSERT(arena_ != nullptr || rank_ == 0);
 }
 
 // The lowest rank of a host makes the memory and passes its descriptor to the others: each rank that gets it shares it.
 void HostSharing::share_by_hand(const rendezvous::Membership& membership, const std::vector<int>& ranks,
                                 const Deadline& deadline) {
+    TUTTI_ASSERT(ranks.size() > 1);
     const auto shape = ArenaLayout::of(static_cast<int>(ranks.size()), size_);
     const bool is_first = ranks.front() == rank_;
     // Where some ranks are reached by sockets, those that sleep are woken by bells.
@@ -151,9 +163,11 @@ void HostSharing::share_by_hand(const rendezvous::Membership& membership, const 
         shared.front() = arena_->fd();
         std::ranges::move(bells, shared.begin() + 1);
     }
+    TUTTI_ASSERT(shared.size() == 1 + bells.size());
     pass_on(membership, rank_, "arena", ranks, shared, deadline, &health_.bad_news());
     std::move(shared.begin() + 1, shared.end(), bells.begin());
     if (!is_first) arena_ = Arena::attach(std::move(shared.front()), shape);
+    TUTTI_ASSERT(arena_ != nullptr);
     arena_->hang_bells(std::move(bells));
 }
 
@@ -161,7 +175,9 @@ void HostSharing::share_by_hand(const rendezvous::Membership& membership, const 
 transport::Reads HostSharing::agree(const rendezvous::Membership& membership, const std::vector<int>& ranks,
                                     const Deadline& deadline) {
     using Attached = transport::RankControl::Attached;
+    TUTTI_ASSERT(arena_ != nullptr);
     const auto own = static_cast<int>(std::ranges::find(ranks, rank_) - ranks.begin());
+    TUTTI_ASSERT(own >= 0 && static_cast<std::size_t>(own) < ranks.size());
     arena_->say_attached(own, reaches_all(membership, rank_, ranks) ? Attached::and_reads : Attached::only);
     const Patience patience(
         [&] { return fmt::format("all of the {} of this host to find the memory that they share", rank_list(ranks)); });
@@ -180,6 +196,7 @@ transport::Reads HostSharing::agree(const rendezvous::Membership& membership, co
 }
 
 void HostSharing::check_attachments(const std::vector<int>& ranks, const Deadline& deadline) const {
+    TUTTI_ASSERT(arena_ != nullptr);
     using rendezvous::VerdictKind;
     check_wait(Deadline::never(), nullptr, "init");
     const std::string what = fmt::format("init of group \"{}\" ({} ranks)", group_, size_);
@@ -207,6 +224,7 @@ void HostSharing::check_attachments(const std::vector<int>& ranks, const Deadlin
 void HostSharing::pass_on(const rendezvous::Membership& membership, int rank, const std::string& what,
                           std::span<const int> ranks, std::span<UniqueFd> fds, const Deadline& deadline,
                           const AbortFlag* abort) {
+    TUTTI_ASSERT(!ranks.empty() && std::ranges::find(ranks, rank) != ranks.end());
     const int first = ranks.front();
     if (rank != first) {
         const Patience patience(
@@ -230,6 +248,7 @@ void HostSharing::pass_on(const rendezvous::Membership& membership, int rank, co
         const UniqueFd to = net::accept_one(listener.get(), deadline, abort, "sharing memory");
         if (hand_over(membership, to, what, fds, deadline, abort)) ++passed;
     }
+    TUTTI_ASSERT(passed == ranks.size());
 }
 
 }  // namespace tutti::detail

@@ -1,8 +1,8 @@
-// HostSharing: how the ranks of one host come to share memory, while a world is joined.
+// HostSharing: sets up the memory that the ranks of one host share, while a world is joined.
 //
-// Rank 0 makes the arena while the others are on their way. Where all ranks are near (one host, one process space),
-// rank 0's decision says where it is, and each maps it by itself. Else the lowest rank of each host makes one and
-// passes its descriptor to the others. Schedules need all ranks to know which ranks share memory, so if one rank
+// Rank 0 creates the arena while the other ranks start. If all ranks are near (one host, one process space), rank 0's
+// decision says where it is, and each rank maps it by itself. Otherwise the lowest rank of each host creates an arena
+// and passes its descriptor to the others. Schedules need all ranks to know which ranks share memory, so if one rank
 // cannot, none does.
 //
 // Threads: give_to(), the membership's; the rest, one at a time.
@@ -26,7 +26,7 @@
 
 namespace tutti::detail {
 
-/// The place of a world's shared memory: a descriptor of rank 0's process, -1: there is none. See Arena::find.
+/// The location of a world's shared memory: a descriptor of rank 0's process; -1: there is none. See Arena::find.
 struct OfferedMemory {
     int descriptor = -1;
     std::uint64_t identity = 0;

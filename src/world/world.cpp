@@ -3,6 +3,7 @@
 
 #include "algorithm/cost.hpp"
 #include "algorithm/select.hpp"
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
 #include "core/settings.hpp"
@@ -77,6 +78,7 @@ void check(const ProcessGroupOptions& o) {
 
 algorithm::Layout layout_of(const std::vector<rendezvous::Card>& cards, TransportKind kind, const std::string& group) {
     algorithm::Layout layout;
+    TUTTI_ASSERT(!cards.empty());
     std::vector<std::string> keys;
     for (std::size_t r = 0; r < cards.size(); ++r) {
         const std::string key = kind == TransportKind::tcp ? std::to_string(r) : cards[r].host_key;
@@ -88,28 +90,33 @@ algorithm::Layout layout_of(const std::vector<rendezvous::Card>& cards, Transpor
         throw InvalidArgument(
             fmt::format("transport shm: the ranks of group \"{}\" are on {} hosts: expected one", group, keys.size()));
     }
+    TUTTI_ASSERT(layout.size() == static_cast<int>(cards.size()));
     layout.shared_memory = kind != TransportKind::tcp;
     return layout;
 }
 
 std::vector<int> ranks_of_host(const algorithm::Layout& layout, int rank) {
     std::vector<int> ranks;
+    TUTTI_ASSERT(rank >= 0 && rank < layout.size());
     for (int r = 0; r < layout.size(); ++r) {
         if (layout.host_of[static_cast<std::size_t>(r)] == layout.host_of[static_cast<std::size_t>(rank)])
             ranks.push_back(r);
     }
+    TUTTI_ASSERT(!ranks.empty() && std::ranges::is_sorted(ranks));
     return ranks;
 }
 
 // How the ranks of this host wait for each other.
 void choose_waiting(Driver& driver, const std::vector<rendezvous::Card>& cards, int rank,
                     const std::optional<algorithm::CostModel>& costs) {
+    TUTTI_ASSERT(rank >= 0 && static_cast<std::size_t>(rank) < cards.size());
     // Ranks of other name spaces (containers) run on the same cores, although they share no memory.
     const std::string machine = rendezvous::machine_of(cards[static_cast<std::size_t>(rank)].host_key);
     const auto ranks_of_machine = static_cast<int>(std::ranges::count_if(
         cards, [&](const auto& card) { return rendezvous::machine_of(card.host_key) == machine; }));
     // The core of a rank that is bound to one says nothing about the others' cores.
     const int cores = usable_cores(), yields = yields_before_sleep(costs);
+    TUTTI_ASSERT(cores >= 1 && yields >= 1 && ranks_of_machine >= 1);
     driver.waiting().choose(settings::wait(), ranks_of_machine, std::max(cores, this_host::cpus()), yields);
     driver.background_waiting().choose_beside(settings::wait(), cores == 1, yields);
 }
@@ -125,6 +132,7 @@ std::vector<transport::Checksums> checksums(const std::vector<rendezvous::Card>&
             kind == TcpChecksum::on || (kind == TcpChecksum::automatic && rendezvous::network_of(card.host_key) != own);
         by_rank.push_back(on ? transport::Checksums::on : transport::Checksums::off);
     }
+    TUTTI_ASSERT(by_rank.size() == cards.size());
     return by_rank;
 }
 
@@ -186,6 +194,7 @@ void World::meet_the_others(const ProcessGroupOptions& options, rendezvous::Atte
     worlds::leave_at_exit();
     env::warn_about_unknown_variables();
     const Deadline deadline = joining.value_or(Deadline::after(setup_.timeout));
+    TUTTI_ASSERT(!membership_ && !neighbours_);
     const tune::Setting setting =
         tune::setting_from_environment(rank() == 0 ? tune::Files::read : tune::Files::ignored);
     const std::string named = named_algorithms();
@@ -211,6 +220,7 @@ void World::meet_the_others(const ProcessGroupOptions& options, rendezvous::Atte
     setup_.store = attempt.store();
     groups_.use(setup_.store);
     const auto& cards = membership_->cards();
+    TUTTI_ASSERT(cards.size() == static_cast<std::size_t>(size()));
     layout_ = layout_of(cards, sharing_.transport(), name());
     const std::vector<int> here = ranks_of_host(layout_, rank());
     const auto shape = transport::ArenaLayout::of(static_cast<int>(here.size()), size());
@@ -223,11 +233,13 @@ void World::meet_the_others(const ProcessGroupOptions& options, rendezvous::Atte
     take_tuning(decision.tuning);
     choose_waiting(driver_, cards, rank(), layout_.tuning.costs);
     neighbours_ = sharing_.share(*membership_, here, decision.memory, deadline);
+    TUTTI_ASSERT(neighbours_ != nullptr && neighbours_->ranks().size() == here.size());
     layout_.pulls = neighbours_->are_all() && neighbours_->read_memory();
     policies_.faults = Faults::from_environment(rank());
     make_links(static_cast<settings::TcpChecksum>(decision.checksum));
     driver_.attach(flight_, *neighbours_);
     if_inherited_ = worlds::add(*this);
+    TUTTI_ASSERT(flight_.news_fd() >= 0 && if_inherited_ != nullptr);
     rendezvous::report_joined();
 }
 
@@ -255,6 +267,7 @@ World::~World() {
     }
     worlds::remove(*this);
     driver_.stop();
+    TUTTI_ASSERT(!driver_.is_own_thread());
     membership_.reset();
 }
 
@@ -281,21 +294,25 @@ void World::take_tuning(const std::string& decision) {
 }
 
 int World::machines_of(const std::vector<int>& ranks) const {
+    TUTTI_ASSERT(membership_ != nullptr);
     std::vector<std::string_view> machines;
     for (const int r : ranks) {
         const std::string& key = membership_->cards()[static_cast<std::size_t>(r)].host_key;
         if (std::ranges::find(machines, key) == machines.end()) machines.push_back(key);
     }
+    TUTTI_ASSERT(machines.size() <= ranks.size());
     return static_cast<int>(machines.size());
 }
 
 void World::pass_on_host(const std::string& what, std::span<const int> ranks, std::span<UniqueFd> fds,
                          const Deadline& deadline) {
     HostSharing::pass_on(*membership_, rank(), what, ranks, fds, deadline, &verdicts_.health().bad_news());
+    TUTTI_ASSERT(!ranks.empty() && !fds.empty());
 }
 
 // This rank notices a lost host before the patience for a connection ends.
 void World::make_links(settings::TcpChecksum checksum) {
+    TUTTI_ASSERT(!links_ && !mailbox_);
     dialer_ = std::make_unique<Dialer>(*this);
     links_ = std::make_unique<transport::Links>(
         transport::LinkOptions{.rank = rank(),
@@ -333,15 +350,18 @@ std::unique_lock<std::mutex> World::making() {
 }
 
 void World::inherit() noexcept {
+    TUTTI_ASSERT(!inherited_);
     groups_.renew_locks();
     verdicts_.health().renew();
     inherited_ = true;
     flight_.inherit(if_inherited_);
+    TUTTI_ASSERT(flight_.failure() != nullptr);
 }
 
 // ---- Waiting
 
 void World::drive_for(Operation& operation, Driving driving) {
+    TUTTI_ASSERT(operation.group != nullptr);
     if (!driver_.lacks_thread() || operation.done() || operation.handed_over.request) return;
     if (driving == Driving::one_turn) {
         // A look never waits: the thread that has the lock moves the operations on. (It may run a function of Python's,
@@ -359,6 +379,7 @@ void World::drive_for(Operation& operation, Driving driving) {
 }
 
 void World::wait(Operation& operation, const Deadline& deadline) {
+    TUTTI_ASSERT(operation.group != nullptr);
     if (inherited_ && !operation.done()) std::rethrow_exception(flight_.failure());
     if (operation.handed_over.request) return operation.group->wait_for_handed_over(operation, deadline);
     const auto waited = driver_.wait([&] { return operation.done(); }, deadline, operation.deadline);
@@ -369,6 +390,7 @@ void World::wait(Operation& operation, const Deadline& deadline) {
         throw Timeout(fmt::format("{}: wait timed out; the operation goes on", inquiry.title_of(operation)),
                       inquiry.context_of(operation));
     }
+    TUTTI_ASSERT(waited != Driver::Waited::done || operation.done());
     if (waited == Driver::Waited::interrupted) {
         throw Aborted(fmt::format("{}: interrupted by a signal", operation.name), {.operation = operation.name},
                       ErrorCode::interrupted);
@@ -376,6 +398,7 @@ void World::wait(Operation& operation, const Deadline& deadline) {
 }
 
 void World::wait_for_call(Operation& operation) {
+    TUTTI_ASSERT(operation.group != nullptr);
     try {
         if (operation.device.type != Device::Type::cpu) {
             operation.group->wait_until_issued(operation);
@@ -387,6 +410,7 @@ void World::wait_for_call(Operation& operation) {
         if (error.code() == ErrorCode::interrupted) abort(fmt::format("rank {} was interrupted by a signal", rank()));
         throw;
     }
+    TUTTI_ASSERT(operation.issued());
     if (const auto error = operation.error()) std::rethrow_exception(error);
 }
 

@@ -1,16 +1,16 @@
-// World: the ranks that met in one store, the way to each, and the traffic on it.
+// World: the ranks that joined in one store, the connections to each, and the traffic on them.
 //
-// Any number of groups share a world: its memory, its connections, its lock, its progress thread. Messages name their
-// group in their channel. A world has one object of each of these classes: Neighbours and Links (how ranks are
-// reached), GroupTable, OperationsInFlight (operations in flight, and their lock), Driver (the threads that make
-// progress), Verdicts (the ranks' words about each other), Departure (how this rank leaves). The world puts them
-// together when it is joined, and waits.
+// Any number of groups share a world: its memory, its connections, its lock, its progress thread. The channel of each
+// message names its group. A world has one object of each of these classes: Neighbours and Links (the ways to other
+// ranks), GroupTable, OperationsInFlight (operations in flight, and their lock), Driver (the threads that make
+// progress), Verdicts (how ranks accuse each other and fail together), Departure (how this rank leaves). The world
+// constructs them when it is joined, and waits for operations.
 //
 // A rank that dies, an operation that times out or ranks that disagree end the world with all its groups: the streams
 // and the memory that they share are in an unknown state.
 //
-// Threads: any. One mutex (OperationsInFlight) guards everything that moves; completions run on the thread that made
-// them happen. Ranks are those of the world here; a group's own ranks are its own business.
+// Threads: any. One mutex (OperationsInFlight) guards everything that moves; operations complete on the thread that
+// drives. Ranks are those of the world here; ranks in a group are translated by its Ranks.
 #pragma once
 
 #include "algorithm/plan.hpp"
@@ -35,7 +35,7 @@
 
 namespace tutti::detail {
 
-/// A rank's knowledge of its world before the others came.
+/// What a rank knows of its world before the other ranks join.
 struct WorldSetup {
     int rank = 0;
     int size = 1;
@@ -48,8 +48,8 @@ struct WorldSetup {
 
 class World final : public std::enable_shared_from_this<World> {
  public:
-    /// Joins; returns when all ranks have come, and this one can reach them. Throws as ProcessGroup's constructor.
-    /// `attempt`: in options.store; it becomes this world's. `joining`: the deadline; empty: the timeout of operations.
+    /// Joins; returns when all ranks have joined, and this one can reach them. Throws as ProcessGroup's constructor.
+    /// `attempt`: in options.store; the world takes it over. `joining`: the deadline; empty: the timeout of operations.
     static std::shared_ptr<World> join(const ProcessGroupOptions& options, rendezvous::Attempt& attempt,
                                        std::optional<Deadline> joining = {}, const std::string& terms = {});
     ~World();
@@ -61,13 +61,13 @@ class World final : public std::enable_shared_from_this<World> {
     int size() const noexcept { return setup_.size; }
     const std::string& name() const noexcept { return setup_.name; }
     std::uint64_t id() const noexcept { return membership_->world_id(); }
-    /// As asked for, or tcp where no memory can be shared. A world of some of its ranks inherits it.
+    /// The transport as requested, or tcp if memory cannot be shared. A world of the survivors inherits it.
     TransportKind transport() const noexcept { return sharing_.transport(); }
     const algorithm::Layout& layout() const noexcept { return layout_; }
-    /// Machines of some ranks, over whichever transport.
+    /// The number of machines that the ranks run on, with any transport.
     int machines_of(const std::vector<int>& ranks) const;
-    /// The first of `ranks` (of this host) passes its descriptors to the others, which get their own of the same
-    /// objects.
+    /// The first of `ranks` (of this host) passes its descriptors to the others; `fds` of the others receive
+    /// duplicates.
     void pass_on_host(const std::string& what, std::span<const int> ranks, std::span<UniqueFd> fds,
                       const Deadline& deadline);
 
@@ -84,25 +84,25 @@ class World final : public std::enable_shared_from_this<World> {
     /// How this rank leaves it, or one of its groups.
     Departure& departure() noexcept { return departure_; }
 
-    /// This process is a fork of the one that joined: it can do nothing here, and may touch nothing.
+    /// This process is a fork of the one that joined: every function but the destructor throws, and nothing is touched.
     /// OperationsInFlight::failure() says so.
     bool inherited() const noexcept { return inherited_; }
     void inherit() noexcept;
 
     // ---- Not under the lock
 
-    /// Where the system gave no progress thread: a caller that asks about the operation, or will not wait for it, makes
-    /// some.
+    /// If the system could not create a progress thread: a caller that asks about the operation, or will not wait for
+    /// it, makes progress itself.
     enum class Driving { one_turn, to_the_end };
     void drive_for(Operation& operation, Driving driving);
-    /// Blocks until it is complete or the deadline has passed (throws Timeout then).
+    /// Blocks until the operation is complete; throws Timeout if the deadline passes first.
     void wait(Operation& operation, const Deadline& deadline);
     /// For a blocking call, whose buffers belong to the caller again when it throws: as wait(), to the operation's own
     /// end; throws its error. A signal that interrupts it ends the world, so that nothing writes to them later and no
     /// rank waits for this one.
     void wait_for_call(Operation& operation);
     void abort(const std::string& reason);
-    /// As abort where nothing is wrong yet. False: this rank has left.
+    /// As abort(), unless the world has failed already. False: this rank has left.
     bool end(const std::string& reason);
 
  private:

@@ -1,5 +1,6 @@
 #include "world/worlds.hpp"
 
+#include "core/assert.hpp"
 #include "world/world.hpp"
 
 #include <tutti/error.hpp>
@@ -35,6 +36,7 @@ void inherit_all() {
     auto& all = worlds();
     for (World* world : all.here) world->inherit();
     all.inherited.insert(all.inherited.end(), all.here.begin(), all.here.end());
+    TUTTI_ASSERT(std::ranges::all_of(all.here, [](const World* world) { return world->inherited(); }));
     all.here.clear();
 }
 
@@ -49,6 +51,7 @@ std::vector<std::shared_ptr<World>> all() {
 }
 
 void leave_all(std::chrono::milliseconds limit, const std::string& reason, bool may_close) noexcept {
+    TUTTI_ASSERT(limit.count() >= 0);
     const Deadline end = Deadline::after(limit);
     for (const auto& world : all()) {
         try {
@@ -69,6 +72,7 @@ std::exception_ptr add(World& world) {
                                              });
     (void)once;
     const std::lock_guard lock(worlds().mutex);
+    TUTTI_ASSERT(std::ranges::find(worlds().here, &world) == worlds().here.end());
     worlds().here.push_back(&world);
     return std::make_exception_ptr(InvalidArgument(
         fmt::format("group \"{}\": this process is a fork of process {}, which joined it: expected a group that was "
@@ -80,6 +84,7 @@ std::exception_ptr add(World& world) {
 void remove(World& world) {
     const std::lock_guard lock(worlds().mutex);
     std::erase(worlds().here, &world);
+    TUTTI_ASSERT(std::ranges::find(worlds().here, &world) == worlds().here.end());
 }
 
 void leave_all(std::chrono::milliseconds limit, const std::string& reason) noexcept {
