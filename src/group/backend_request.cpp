@@ -1,5 +1,6 @@
 #include "group/backend_request.hpp"
 
+#include "core/assert.hpp"
 #include "operation/channel.hpp"
 
 namespace tutti::detail {
@@ -14,6 +15,7 @@ BackendCall call_of(const Operation& operation) {
 
 BackendRequest request_of(const Operation& operation, const Ranks& ranks, Determinism determinism) {
     BackendRequest r;
+    TUTTI_ASSERT(operation.run.sequence > 0 || !operation.is_collective);
     r.call = call_of(operation);
     r.name = operation.name;
     r.sequence = operation.run.sequence;
@@ -25,6 +27,7 @@ BackendRequest request_of(const Operation& operation, const Ranks& ranks, Determ
     if (!operation.is_collective) {
         const transport::Transfer& t = operation.transfer;
         r.dtype = operation.outputs.empty() ? DType::uint8 : operation.outputs.front().dtype();
+        TUTTI_ASSERT(t.bytes % size_of(r.dtype) == 0);
         r.root = t.peer < 0 ? t.peer : ranks.rank_of(t.peer);
         r.tag = Channel::number(t.channel);
         r.input = t.source;
@@ -40,6 +43,7 @@ BackendRequest request_of(const Operation& operation, const Ranks& ranks, Determ
     r.input = call.collective == Collective::broadcast ? nullptr : call.input;
     r.output = call.output;
     const CollectiveTraits& traits = traits_of(call.collective);
+    TUTTI_ASSERT(!traits.is_rooted() || (call.root >= 0 && call.root < ranks.size()));
     if (traits.input == CollectiveTraits::Extent::whole || traits.is_rooted()) r.count = call.count;
     engine::write_blocks(r, call, ranks.rank(), ranks.size());
     return r;

@@ -1,4 +1,4 @@
-// An operation of a group as another library sees it.
+// The request that a backend or a transport's library gets for an operation of a group.
 #pragma once
 
 #include "operation/operation.hpp"

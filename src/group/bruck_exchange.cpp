@@ -1,5 +1,7 @@
 #include "group/bruck_exchange.hpp"
 
+#include "core/assert.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -17,16 +19,19 @@ struct SlotHead {
 
 std::optional<std::uint64_t> BruckExchange::room_for(DType dtype, std::uint64_t largest) {
     if (largest == 0) return {};
+    TUTTI_ASSERT(largest >= BlockSizePredictor::least_room && largest <= BlockSizePredictor::most_room);
     return expected_.try_emplace(dtype, largest).first->second.next();
 }
 
 BruckExchange::Pass BruckExchange::begin(const engine::CollectiveCall& call, std::uint64_t channel,
                                          std::uint64_t room) {
+    TUTTI_ASSERT(call.collective == Collective::all_to_all && room > 0);
     const auto n = static_cast<std::size_t>(size_);
     const std::uint64_t slot = sizeof(SlotHead) + room;
     room_ = room;
     slots_.resize(2 * n * slot);
     const std::vector<engine::Stretch> sent = call.input_parts(rank_, size_);
+    TUTTI_ASSERT(sent.size() == n);
     SlotHead head;
     for (const engine::Stretch& block : sent) head.longest = std::max(head.longest, block.bytes);
     std::byte* at = slots_.data();
@@ -37,6 +42,7 @@ BruckExchange::Pass BruckExchange::begin(const engine::CollectiveCall& call, std
         if (head.bytes > 0 && head.longest <= room && peer != rank_)
             std::memcpy(at + sizeof head, call.input + block.at, head.bytes);
     }
+    TUTTI_ASSERT(at == slots_.data() + n * slot);
     algorithm::Request even{.collective = Collective::all_to_all, .rank = rank_};
     even.send_counts.assign(n, slot);
     for (std::size_t i = 0; i < n; ++i) even.send_offsets.push_back(i * slot);
@@ -50,6 +56,7 @@ BruckExchange::Pass BruckExchange::begin(const engine::CollectiveCall& call, std
 }
 
 BruckExchange::Outcome BruckExchange::end(const engine::CollectiveCall& call) {
+    TUTTI_ASSERT(room_ > 0 && slots_.size() == 2 * static_cast<std::size_t>(size_) * (sizeof(SlotHead) + room_));
     const std::uint64_t slot = sizeof(SlotHead) + room_;
     const std::byte* const slots = slots_.data() + static_cast<std::size_t>(size_) * slot;
     std::uint64_t longest = 0;
@@ -62,9 +69,11 @@ BruckExchange::Outcome BruckExchange::end(const engine::CollectiveCall& call) {
     }
     expected_.at(call.dtype).learn(longest);
     if (longest > room_) return {};
+    TUTTI_ASSERT(longest <= room_);
     const std::vector<engine::Stretch> received = call.output_parts(rank_, size_);
     for (int peer = 0; peer < size_; ++peer) {
         const auto [to, bytes] = received[static_cast<std::size_t>(peer)];
+        TUTTI_ASSERT(bytes <= room_);
         if (bytes == 0) continue;
         const std::byte* from = slots + static_cast<std::size_t>(peer) * slot + sizeof(SlotHead);
         if (peer == rank_) from = call.input + call.input_parts(rank_, size_)[static_cast<std::size_t>(peer)].at;

@@ -1,10 +1,10 @@
-// BruckExchange: the short blocks of an all_to_all over messages, which the ranks pass on for each other ("bruck"),
-// many blocks in a message. The blocks differ, and no rank knows those of others; so each travels in a slot of one
-// size, behind its length. Slots also say how long the longest block of their source is. In the end each rank has heard
-// of all: if one did not fit, all know, and all go on with a schedule.
+// BruckExchange: relays the short blocks of an all_to_all over messages ("bruck"), many blocks in a message. Blocks
+// have different lengths, and no rank knows those of others; so each block travels in a slot of fixed size, after its
+// length. Slots also carry the length of the longest block of their source. At the end each rank knows the lengths of
+// all: if a block did not fit, all know, and all continue with a schedule.
 //
-// It makes the call that passes the slots on, and reads what that has brought; it runs nothing. So a test needs no
-// ranks.
+// The class makes the call that relays the slots, and reads the received slots; it does not run the call, so it can be
+// tested without other ranks.
 //
 // Threads: one at a time (the world's lock).
 #pragma once
@@ -26,9 +26,9 @@ class BruckExchange {
  public:
     BruckExchange(int rank, int size) : rank_(rank), size_(size) {}
 
-    /// Bytes of the slots in which to try the blocks of the next call of this type; nothing: blocks are not to be
-    /// passed on. `largest`: the largest slots that are worth while, 0: none. Equal on all ranks. Blocks of one type
-    /// are most likely as long as those before: often an all_to_all of counts comes before one of the counted values.
+    /// The slot size, in bytes, to try for the next call of this type; nothing: do not relay. `largest`: the largest
+    /// slot size that is still quicker, 0: none. Equal on all ranks. The prediction is separate for each type: often an
+    /// all_to_all of counts precedes one of the counted values.
     std::optional<std::uint64_t> room_for(DType dtype, std::uint64_t largest);
 
     /// An all_to_all of slots: equal blocks, which lie in this object.
@@ -36,7 +36,7 @@ class BruckExchange {
         algorithm::Request request;
         engine::Operands operands;
     };
-    /// Fills the slots, of `room` bytes, with the blocks of a call. Then the pass is to be run, and end() follows.
+    /// Fills the slots, of `room` bytes, with the blocks of a call. The caller runs the pass, then calls end().
     Pass begin(const engine::CollectiveCall& call, std::uint64_t channel, std::uint64_t room);
 
     struct Outcome {
@@ -46,9 +46,9 @@ class BruckExchange {
             std::uint64_t theirs = 0, mine = 0;  ///< bytes
         };
         std::optional<Difference> difference{};
-        bool fitted = false;  ///< the output is there; else all ranks go on with a schedule
+        bool fitted = false;  ///< the output is complete; otherwise all ranks continue with a schedule
     };
-    /// All slots have come.
+    /// All slots have arrived.
     Outcome end(const engine::CollectiveCall& call);
 
  private:

@@ -1,5 +1,6 @@
 #include "group/collectives.hpp"
 
+#include "core/assert.hpp"
 #include "group/foreign_transport.hpp"
 #include "operation/channel.hpp"
 #include "operation/recording.hpp"
@@ -35,6 +36,7 @@ Collectives::Collectives(const Parts& parts)
                  .copy = policies_.small_copy}),
       bruck_(ranks_.rank(), ranks_.size()) {
     if (memory_.is_of_all()) planner_.use_slots();
+    TUTTI_ASSERT(planner_.layout().size() == ranks_.size());
     context_.mailbox = &flight_.mailboxes().own();
     context_.rank = ranks_.rank();
     context_.world_of = ranks_.in_world();
@@ -50,6 +52,7 @@ Collectives::Collectives(const Parts& parts)
 }
 
 void Collectives::talk_over(ForeignTransport& transport) {
+    TUTTI_ASSERT(transport_ == nullptr && queue_.empty() && sequence_ == 0);
     transport_ = &transport;
     context_.mailbox = &transport.mailbox();
     planner_.use_library(shares_memory_);
@@ -59,12 +62,15 @@ void Collectives::talk_over(ForeignTransport& transport) {
 }
 
 void Collectives::choose_path(Operation& operation) {
+    TUTTI_ASSERT(operation.is_collective);
     operation.path = planner_.path(operation.call);
     operation.call.large = operation.path == Path::slots && !planner_.fits_in_slots(operation.call);
 }
 
 void Collectives::push(const std::shared_ptr<Operation>& operation) {
+    TUTTI_ASSERT(operation->is_collective && operation->run.sequence > 0 && operation->run.sequence <= sequence_);
     if (!operation->path) choose_path(*operation);
+    TUTTI_ASSERT(queue_.empty() || queue_.front()->run.sequence < operation->run.sequence);
     queue_.push(operation);
     flight_.activate(*this);
 }
@@ -81,6 +87,7 @@ bool Collectives::progress() {
         moved = true;
         if (operation->run.state != OperationState::over) continue;
         inject_fault(*operation, true, true);
+        TUTTI_ASSERT(queue_.front() == operation);
         queue_.pop();
         complete(operation, operation->run.failed);
     }
@@ -111,6 +118,7 @@ Collectives::Turn Collectives::take_turn(Operation& operation) {
 }
 
 Collectives::Turn Collectives::run(Operation& operation) {
+    TUTTI_ASSERT(operation.run.execution != nullptr);
     const bool ran = flight_.run(*operation.run.execution);
     inject_fault(operation, ran, false);
     if (failed()) return Turn::further;
@@ -137,10 +145,12 @@ Collectives::Turn Collectives::run(Operation& operation) {
     if (operation.run.state == OperationState::over && operation.call.collective == Collective::all_to_all)
         mailbox().checks().check_surplus(operation.run.channel, operation.call.fingerprint);
     flight_.mailboxes().heed();
+    TUTTI_ASSERT(operation.run.execution == nullptr || operation.run.state == OperationState::scheduled);
     return Turn::further;
 }
 
 void Collectives::start(Operation& operation) {
+    TUTTI_ASSERT(operation.run.state == OperationState::queued && operation.path.has_value());
     agreement_.remember(operation.run.sequence, operation.call.fingerprint);
     recorder_.start(operation.run.ticket);
     if (operation.path == Path::slots) {
@@ -154,6 +164,7 @@ void Collectives::start(Operation& operation) {
 }
 
 void Collectives::begin_schedule(Operation& operation) {
+    TUTTI_ASSERT(operation.run.execution == nullptr && operation.run.sequence > 0);
     const std::uint64_t fingerprint = operation.call.fingerprint;
     if (memory_.arena() != nullptr && ranks_.size() > 1) {
         // Of two ranks that disagree, the one that comes second sees the first: the fence keeps both from reading
@@ -175,6 +186,7 @@ void Collectives::begin_schedule(Operation& operation) {
 
 // All ranks that mean the same decide alike.
 bool Collectives::begin_before_library(Operation& operation) {
+    TUTTI_ASSERT(transport_ != nullptr && before_library_.has_value());
     if (!transport_->offers(operation)) return false;
     operation.run.execution = before_library_->begin(operation.run.channel, operation.call.fingerprint);
     operation.move_to(OperationState::compared);
@@ -183,6 +195,7 @@ bool Collectives::begin_before_library(Operation& operation) {
 
 // All ranks have come to it, and mean the same.
 void Collectives::begin_in_library(Operation& operation) {
+    TUTTI_ASSERT(transport_ != nullptr && operation.run.state == OperationState::compared);
     try {
         operation.run.execution = transport_->begin(operation);
         operation.move_to(OperationState::scheduled);
@@ -195,6 +208,7 @@ void Collectives::begin_in_library(Operation& operation) {
 bool Collectives::begin_bruck(Operation& operation) {
     const auto room = bruck_.room_for(operation.call.dtype, planner_.largest_relayed());
     if (!room) return false;
+    TUTTI_ASSERT(*room <= planner_.largest_relayed());
     const BruckExchange::Pass pass = bruck_.begin(operation.call, operation.run.channel, *room);
     operation.run.execution = std::make_unique<engine::Execution>(planner_.plan(pass.request), pass.operands, context_);
     operation.move_to(OperationState::relayed);
@@ -203,6 +217,7 @@ bool Collectives::begin_bruck(Operation& operation) {
 
 // Goes on with a schedule where some rank's blocks did not fit into its slots.
 void Collectives::end_relay(Operation& operation) {
+    TUTTI_ASSERT(operation.run.state == OperationState::relayed);
     const BruckExchange::Outcome outcome = bruck_.end(operation.call);
     if (const auto& found = outcome.difference)
         inquiry_.mismatch_of_blocks(found->peer, operation.run.sequence, operation.call.fingerprint, found->theirs,
@@ -221,6 +236,7 @@ void Collectives::execute(Operation& operation) {
     if (!schedule)
         schedule =
             operation.quantized ? planner_.plan(operation.quantized->request) : planner_.plan(operation.call, with);
+    TUTTI_ASSERT(schedule != nullptr);
     if (operation.run.done_execution) {
         operation.run.done_execution->restart(std::move(schedule), operation.operands());
         operation.run.execution = std::move(operation.run.done_execution);
@@ -228,10 +244,12 @@ void Collectives::execute(Operation& operation) {
         operation.run.execution =
             std::make_unique<engine::Execution>(std::move(schedule), operation.operands(), context_);
     }
+    TUTTI_ASSERT(operation.run.execution != nullptr && operation.run.done_execution == nullptr);
     operation.move_to(OperationState::scheduled);
 }
 
 void Collectives::complete(const std::shared_ptr<Operation>& operation, const std::exception_ptr& error) {
+    TUTTI_ASSERT(operation->run.state == OperationState::over);
     recording::end(recorder_, ranks_, *operation, error == nullptr);
     flight_.complete(operation, error);
 }
@@ -258,6 +276,7 @@ bool Collectives::ends_before(const rendezvous::Verdict& disagreement) const noe
 }
 
 bool Collectives::has_sent_all(int peer, std::uint64_t sequence) const {
+    TUTTI_ASSERT(peer < ranks_.size());
     if (has_finished(sequence)) return true;
     const auto operation = front();
     return operation && operation->run.sequence == sequence && operation->run.state == OperationState::scheduled &&
@@ -265,17 +284,20 @@ bool Collectives::has_sent_all(int peer, std::uint64_t sequence) const {
 }
 
 void Collectives::drop(const std::exception_ptr& error) {
+    TUTTI_ASSERT(error != nullptr);
     const auto dropped = queue_.take();
     for (const auto& operation : dropped) {
         operation->run.execution.reset();
         // One whose part was done may have found, at its end, that another rank meant something else.
         if (operation->run.state != OperationState::over) operation->move_to(OperationState::over);
     }
+    TUTTI_ASSERT(queue_.empty());
     for (const auto& operation : dropped) complete(operation, error);
 }
 
 void Collectives::record_waits(Instant since, Instant now) {
     waited_for_.clear();
+    TUTTI_ASSERT(!queue_.empty());
     add_waits(*front(), waited_for_);
     recording::waits(recorder_, *front(), waited_for_, since, now);
     if (!recorder_.counts_operations()) return;
@@ -283,6 +305,7 @@ void Collectives::record_waits(Instant since, Instant now) {
 }
 
 void Collectives::check_front(Instant now) {
+    TUTTI_ASSERT(front() != nullptr);
     const std::shared_ptr<Operation> operation = front();
     if (operation->deadline.expired(now)) return inquiry_.time_out(*operation, waits_for(*operation));
     if (memory_.arena() != nullptr) check_records(operation->run.sequence);
@@ -320,6 +343,7 @@ void Collectives::probe(const Operation& operation) {
 
 // And this rank has read all that it sent.
 bool Collectives::has_left(int peer) const {
+    TUTTI_ASSERT(peer >= 0 && peer < ranks_.size() && peer != ranks_.rank());
     if (memory_.is_left_by(peer)) return true;
     return groups_.has_left(index_, ranks_.global(peer)) || verdicts_.gone(ranks_.global(peer), transport_);
 }
@@ -333,6 +357,7 @@ std::vector<int> Collectives::others() const {
     for (int rank = 0; rank < ranks_.size(); ++rank) {
         if (rank != ranks_.rank()) ranks.push_back(rank);
     }
+    TUTTI_ASSERT(ranks.size() + 1 == static_cast<std::size_t>(ranks_.size()));
     return ranks;
 }
 

@@ -1,9 +1,10 @@
-// Collectives: the collectives of a group on their way, one after the other in the order of their issue, and what a
-// rank sees meanwhile of ranks that do not do the same.
+// Collectives: the collectives of a group that are in flight, which run one after the other in the order of their
+// issue; it also detects other ranks that make different calls.
 //
-// Each has a state (OperationState). Where all ranks share memory and little is to be moved it runs in slots
-// (SlotCollectives), else by a schedule (engine/execution); short blocks of an all_to_all may be passed on first
+// Each has a state (OperationState). If all ranks share memory and the call is short it runs in slots
+// (SlotCollectives), otherwise by a schedule (engine/execution); short blocks of an all_to_all may first be relayed
 // (BruckExchange).
+//
 //
 // Threads: one at a time (the world's lock).
 #pragma once

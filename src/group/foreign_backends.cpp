@@ -1,5 +1,6 @@
 #include "group/foreign_backends.hpp"
 
+#include "core/assert.hpp"
 #include "group/backend_request.hpp"
 #include "group/group.hpp"
 
@@ -31,6 +32,7 @@ std::string text_of(const std::exception_ptr& error) {
 }  // namespace
 
 CustomBackend* ForeignBackends::of(const Operation& operation) const {
+    TUTTI_ASSERT(operation.group == nullptr || operation.group.get() == &group_);
     if (made_.empty()) return nullptr;
     auto found = made_.find(operation.device.type);
     // A barrier has no buffers: the backend for host memory runs it, or else the first one. Objects travel natively
@@ -79,13 +81,17 @@ void ForeignBackends::make(const SubgroupSpec& spec) {
             .global_ranks_in_group = group_.ranks().all(),
             .device = spec.device};
         if (backend::is_transport(name)) {
+            auto streams = backend::make_streams(name, options);
+            if (!streams)
+                throw DistBackendError(fmt::format(
+                    "transport \"{}\" made no streams for group \"{}\": expected an object", name, group_.name()));
             transport_ = std::make_shared<ForeignTransport>(ForeignTransport::Parts{.ranks = group_.ranks(),
                                                                                     .world_size = world.size(),
                                                                                     .determinism = group_.determinism(),
                                                                                     .health = world.verdicts().health(),
                                                                                     .groups = world.groups(),
                                                                                     .world_id = world.id()},
-                                                            backend::make_streams(name, options));
+                                                            std::move(streams));
             const BiasedMutex::Lock lock(world.flight().mutex());
             world.flight().add({transport_, &transport_->mailbox()});
             continue;
@@ -146,11 +152,13 @@ void ForeignBackends::submit_together(const std::vector<std::shared_ptr<Operatio
 bool ForeignBackends::submit(const std::shared_ptr<Operation>& operation) {
     CustomBackend* const backend = of(*operation);
     if (backend == nullptr) return false;
+    TUTTI_ASSERT(operation != nullptr);
     hand_over(*backend, operation);
     return true;
 }
 
 void ForeignBackends::hand_over(CustomBackend& backend, const std::shared_ptr<Operation>& operation) {
+    TUTTI_ASSERT(operation != nullptr && !operation->handed_over.request && !operation->handed_over.place);
     const std::lock_guard order(order_);
     {
         const OperationsInFlight::Guard guard(group_.world().flight());
@@ -168,6 +176,7 @@ void ForeignBackends::hand_over(CustomBackend& backend, const std::shared_ptr<Op
 
 void ForeignBackends::note_enqueued(const std::shared_ptr<Operation>& operation, int source) {
     if (!operation->is_receive || source < 0) return;
+    TUTTI_ASSERT(source < group_.ranks().size());
     const OperationsInFlight::Guard guard(group_.world().flight());
     operation->transfer.peer = group_.ranks().global(source);
 }
@@ -176,6 +185,8 @@ void ForeignBackends::take_back(const std::shared_ptr<Operation>& operation, int
                                 const std::exception_ptr& error) {
     const OperationsInFlight::Guard guard(group_.world().flight());
     if (!operation->handed_over.place) return;  // it is over already
+    TUTTI_ASSERT(!handed_over_.empty() && !operation->done());
+    TUTTI_ASSERT(!operation->is_receive || source < group_.size());
     handed_over_.erase(*operation->handed_over.place);
     operation->handed_over.place.reset();
     if (operation->is_receive && source >= 0) operation->transfer.peer = group_.ranks().global(source);
@@ -187,6 +198,7 @@ void ForeignBackends::wait_until_issued(Operation& operation) {
 }
 
 void ForeignBackends::wait_for(Operation& operation, const Deadline& deadline, Until until) {
+    TUTTI_ASSERT(operation.handed_over.request != nullptr);
     struct Signal {
         std::mutex mutex;
         std::condition_variable changed;
@@ -237,6 +249,7 @@ void ForeignBackends::wait_for(Operation& operation, const Deadline& deadline, U
 
 // A backend's error after that is a symptom; the cause is known.
 void ForeignBackends::end(const std::exception_ptr& failure) {
+    TUTTI_ASSERT(failure != nullptr);
     std::list<std::shared_ptr<Operation>> open;
     {
         const OperationsInFlight::Guard guard(group_.world().flight());
@@ -283,11 +296,28 @@ void ForeignBackends::leave() {
 
 namespace tutti {
 
+namespace {
+
+// A backend's mistake; null: there is none.
+std::exception_ptr wrong_sender(const detail::Operation& operation, int source) {
+    const int ranks = detail::group_of(operation).size();
+    if (!operation.is_receive || source < ranks) return nullptr;
+    return std::make_exception_ptr(DistBackendError(
+        fmt::format("{}: its backend says that rank {} sent the message: expected a rank of the group, "
+                    "0 to {}",
+                    operation.name, source, ranks - 1),
+        {.operation = operation.name}));
+}
+
+}  // namespace
+
 void BackendCompletion::success(int source) const {
-    detail::group_of(*operation_).backends().take_back(operation_, source, nullptr);
+    const auto error = wrong_sender(*operation_, source);
+    detail::group_of(*operation_).backends().take_back(operation_, error ? -1 : source, error);
 }
 
 void BackendCompletion::enqueued(std::shared_ptr<DeviceEvent> event, int source) const {
+    if (const auto error = wrong_sender(*operation_, source)) return failure(error);
     detail::group_of(*operation_).backends().note_enqueued(operation_, source);
     operation_->enqueue(std::move(event));
 }

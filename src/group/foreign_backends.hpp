@@ -1,5 +1,5 @@
-// ForeignBackends: a group's operations that another backend runs: the group describes each to it in plain form, waits
-// for it, and takes the operation back. A backend that is a transport runs none: the group does, over its bytes.
+// ForeignBackends: the operations of a group that another backend runs: it describes each to the backend in plain form,
+// waits for it, and completes it. A backend that is a transport runs none: the group itself does, over its bytes.
 //
 // Threads: any. Operations are handed over in the order of their issue.
 #pragma once
@@ -29,13 +29,13 @@ class ForeignBackends {
     /// Of a group, which must outlive it; makes the backends that `part` names. The group itself serves devices that it
     /// does not name or calls native.
     ForeignBackends(Group& group, const SubgroupSpec& spec);
-    /// In a forked child they belong to the parent: forgets them without a word.
+    /// In a forked child the backends belong to the parent: drops them without destroying them.
     void forget() noexcept;
     /// The transport of others that carries the group's bytes; null: there is none.
     ForeignTransport* transport() const noexcept { return transport_.get(); }
-    /// The group has ended, or its world has: ends the transport, too. Not under the world's lock.
+    /// The group has ended, or its world has: also closes the transport. Not under the world's lock.
     void close();
-    /// No backend has anything left to do.
+    /// Aborts all backends; when it returns, they use no buffer any more.
     void abort(const std::string& reason) noexcept;
 
     /// By device, native ones included.

@@ -1,5 +1,6 @@
 #include "group/foreign_transport.hpp"
 
+#include "core/assert.hpp"
 #include "core/log.hpp"
 #include "failure/health.hpp"
 #include "group/backend_request.hpp"
@@ -22,16 +23,20 @@ std::uint64_t elements_of_result(const engine::CollectiveCall& reduction, int ra
 
 ForeignTransport::OfWorld::OfWorld(const Ranks& ranks, int world_size, std::unique_ptr<transport::Streams> streams)
     : streams_(std::move(streams)) {
+    TUTTI_ASSERT(streams_ != nullptr);
     for (int peer = 0; peer < world_size; ++peer)
         rank_of_.push_back(peer == ranks.own_global() ? -1 : ranks.rank_of(peer));
+    TUTTI_ASSERT(rank_of_.size() == static_cast<std::size_t>(world_size));
 }
 
 Stream* ForeignTransport::OfWorld::to(int peer) {
+    TUTTI_ASSERT(peer >= 0 && peer < world_size());
     const int rank = rank_of_[static_cast<std::size_t>(peer)];
     return rank >= 0 && streams_ ? streams_->to(rank) : nullptr;
 }
 
 Stream* ForeignTransport::OfWorld::existing(int peer) {
+    TUTTI_ASSERT(peer >= 0 && peer < world_size());
     const int rank = rank_of_[static_cast<std::size_t>(peer)];
     return rank >= 0 && streams_ ? streams_->existing(rank) : nullptr;
 }
@@ -46,11 +51,13 @@ std::unique_ptr<transport::LibraryCall> ForeignTransport::OfWorld::begin(const B
 
 std::unique_ptr<transport::LibraryCall> ForeignTransport::OfWorld::receive(int peer, std::uint64_t number,
                                                                            std::span<std::byte> into) {
+    TUTTI_ASSERT(peer >= 0 && peer < world_size() && rank_of_[static_cast<std::size_t>(peer)] >= 0);
     return streams_ ? streams_->receive(rank_of_[static_cast<std::size_t>(peer)], number, into) : nullptr;
 }
 
 std::unique_ptr<transport::LibraryCall> ForeignTransport::OfWorld::send(int peer, std::uint64_t number,
                                                                         std::span<const std::byte> bytes) {
+    TUTTI_ASSERT(peer >= 0 && peer < world_size() && rank_of_[static_cast<std::size_t>(peer)] >= 0);
     return streams_ ? streams_->send(rank_of_[static_cast<std::size_t>(peer)], number, bytes) : nullptr;
 }
 
@@ -75,6 +82,7 @@ ForeignTransport::~ForeignTransport() {
 }
 
 BackendRequest ForeignTransport::library_request_of(const Operation& operation) const {
+    TUTTI_ASSERT(operation.is_collective);
     BackendRequest request = request_of(operation, ranks_, determinism_);
     if (request.op.kind() == ReduceOp::Kind::avg) request.op = ReduceOp::sum;
     return request;
@@ -85,12 +93,14 @@ bool ForeignTransport::offers(const Operation& operation) {
 }
 
 std::unique_ptr<engine::Running> ForeignTransport::begin(const Operation& operation) {
+    TUTTI_ASSERT(operation.call.collective != Collective::all_to_all);
     auto request = std::make_unique<BackendRequest>(library_request_of(operation));
     LibraryCollective::Division division;
     if (operation.call.op == ReduceOp::Kind::avg)
         division = {.elements = elements_of_result(operation.call, ranks_.rank()), .divisor = operation.call.divisor};
     auto call = streams_.begin(*request);
     if (!call) throw DistBackendError("the transport's library does not begin a collective that it offers");
+    TUTTI_ASSERT(division.divisor > 0);
     return std::make_unique<LibraryCollective>(std::move(request), std::move(call), division);
 }
 

@@ -1,5 +1,5 @@
-// ForeignTransport: a group's messages over a transport of others: its streams, with the world's ranks as peers, and a
-// mailbox over them. The rest is as in a group whose bytes tutti carries.
+// ForeignTransport: carries a group's messages over a registered transport: its streams, addressed by the world's
+// ranks, and a mailbox over them. Everything else is as in a group whose bytes tutti carries.
 //
 // Threads: one at a time (the world's lock).
 #pragma once
@@ -34,7 +34,7 @@ class ForeignTransport final : public ForeignStreams {
         std::uint64_t world_id = 0;
     };
     ForeignTransport(const Parts& parts, std::unique_ptr<transport::Streams> streams);
-    /// Says on its streams that nothing more comes, where that can be said at once and the world has not failed.
+    /// Announces the end of data on its streams, as far as that is possible at once and the world has not failed.
     ~ForeignTransport() override;
     ForeignTransport(const ForeignTransport&) = delete;
     ForeignTransport& operator=(const ForeignTransport&) = delete;
@@ -43,7 +43,7 @@ class ForeignTransport final : public ForeignStreams {
     bool is_connected(int peer) override { return streams_.existing(peer) != nullptr; }
     /// Whether the transport's library carries out that collective of the group.
     bool offers(const Operation& operation);
-    /// Begins one that it offers. All ranks have come to it, and mean the same.
+    /// Begins a collective that it offers. All ranks have entered it and agree on it.
     std::unique_ptr<engine::Running> begin(const Operation& operation);
     /// Nothing in flight is left, and nothing follows. Returns the streams, whose end may wait for bytes that have been
     /// written: not under the lock.

@@ -1,6 +1,7 @@
 // Making and leaving a group, issuing operations, and their names.
 #include "group/group.hpp"
 
+#include "core/assert.hpp"
 #include "operation/fingerprint.hpp"
 #include "operation/recording.hpp"
 
@@ -60,6 +61,7 @@ std::shared_ptr<Group> Group::of_all(const ProcessGroupOptions& options, Coming 
 
 std::shared_ptr<Group> Group::of_some(const std::shared_ptr<World>& world, SubgroupSpec spec) {
     std::shared_ptr<Group> group(new Group(world, std::move(spec)));
+    TUTTI_ASSERT(group->rank() >= 0 && group->rank() < group->size());
     world->groups().add(group->index_, group);
     return group;
 }
@@ -100,6 +102,7 @@ Group::Group(std::shared_ptr<World> world, SubgroupSpec spec)
     // Equal on the ranks of this group alone.
     recorder_.set_world(world_->id() + index_ * 0x9e3779b97f4a7c15ULL, world_->id());
     backends_ = std::make_unique<ForeignBackends>(*this, spec);
+    TUTTI_ASSERT(backends_ != nullptr);
     if (ForeignTransport* const own = backends_->transport()) collectives_.talk_over(*own);
 }
 
@@ -128,6 +131,7 @@ algorithm::Layout Group::layout_of(World& world, const Ranks& ranks) {
     layout.machines = world.machines_of(ranks.in_world());
     layout.pulls = hosts.size() == 1 && world.neighbours().read_memory();
     if (layout.size() == 1) layout.shared_memory = true;  // alone: the staging area is this rank's own
+    TUTTI_ASSERT(layout.size() == ranks.size());
     return layout;
 }
 
@@ -139,13 +143,16 @@ std::shared_ptr<transport::SymmetricSegment> Group::make_symmetric(std::size_t b
 }
 
 void Group::choose_way(Operation& operation) {
+    TUTTI_ASSERT(operation.is_collective && operation.run.sequence == 0);
     const std::lock_guard lock(world_->flight().mutex());
     collectives_.choose_path(operation);
     if (operation.path == Path::slots) return;
+    TUTTI_ASSERT(operation.path.has_value());
     operation.schedule = planner_.plan(operation.call, {.symmetric = operation.is_symmetric});
 }
 
 void Group::begin(const std::shared_ptr<Operation>& operation) {
+    TUTTI_ASSERT(operation != nullptr && !operation->done());
     if (const auto& failure = world_->flight().failure()) inquiry_.refuse(operation->name, failure);
     if (left_) {
         inquiry_.refuse(operation->name,
@@ -155,16 +162,19 @@ void Group::begin(const std::shared_ptr<Operation>& operation) {
     operation->deadline = Deadline::after(operation->timeout, operation->run.started);
     operation->group = shared_from_this();
     if (operation->is_collective) operation->run.sequence = collectives_.next_number();
+    TUTTI_ASSERT(operation->group.get() == this && operation->timeout.count() > 0);
     operation->run.ticket = recording::begin(recorder_, ranks_, *operation);
     if (Faults* const faults = world_->policies().faults.get()) operation->run.fault = faults->begin(operation->name);
 }
 
 void Group::end(const std::shared_ptr<Operation>& operation, const std::exception_ptr& error) {
+    TUTTI_ASSERT(operation->group.get() == this && !operation->done());
     recording::end(recorder_, ranks_, *operation, error == nullptr);
     world_->flight().complete(operation, error);
 }
 
 void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronous) {
+    TUTTI_ASSERT(operation != nullptr && !operation->done());
     if (operation->begin) operation->begin();
     if (backends_->submit(operation)) return;
     {
@@ -191,6 +201,7 @@ void Group::submit(const std::shared_ptr<Operation>& operation, bool asynchronou
 void Group::run(const std::shared_ptr<Operation>& operation) {
     submit(operation, false);
     world_->wait_for_call(*operation);
+    TUTTI_ASSERT(operation->issued() && !operation->error());
 }
 
 void Group::leave() {
@@ -207,6 +218,7 @@ void Group::leave() {
         if (std::exchange(left_, true)) return;
         short_calls_.close();
     }
+    TUTTI_ASSERT(left_ && !ranks_.are_all());
     world_->departure().leave(*this);
     backends_->close();
     memory_.leave();

@@ -1,7 +1,7 @@
-// Group: some ranks of a world, in an order of their own, and the collectives among them.
+// Group: an ordered subset of a world's ranks, and the collectives among them.
 //
 // Collectives of one group run one after the other in the order of their issue; those of different groups, and
-// messages, run beside each other. Ranks are the group's own here, except where it says otherwise.
+// messages, run concurrently. Ranks are the group's own here, except where a comment says otherwise.
 //
 // Threads: any; the world's lock guards all that moves.
 #pragma once
@@ -26,19 +26,19 @@
 
 namespace tutti::detail {
 
-/// The rest of another group, which has ended.
+/// For a group of survivors: the group that has failed.
 struct PredecessorGroup {
     std::shared_ptr<const Group> of{};
     std::vector<int> left_out{};  ///< ranks of that one, ascending
 };
 
-/// How a world comes about.
+/// How a world is to be joined.
 struct Coming {
     rendezvous::Attempt::Worlds worlds_in_store = rendezvous::Attempt::Worlds::many;
     std::optional<Deadline> deadline{};
     std::string description{};
     PredecessorGroup predecessor{};
-    std::string terms{};  ///< in words: equal on all ranks, or no world comes about
+    std::string terms{};  ///< text that must be equal on all ranks for the world to be joined
 };
 
 struct SubgroupSpec {

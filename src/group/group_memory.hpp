@@ -1,7 +1,7 @@
 // GroupMemory: the memory that the ranks of a group share on this host: the group's part of the world's arena, and
-// symmetric memory, in which buffers of theirs may lie.
+// symmetric memory, in which users' buffers may lie.
 //
-// Threads: add_symmetric() and make_symmetric() take the world's lock; leave() needs it; the rest never changes, or is
+// Threads: add_symmetric() and make_symmetric() take the world's lock; leave() needs it; everything else is constant or
 // atomic.
 #pragma once
 
@@ -25,18 +25,18 @@ namespace tutti::detail {
 
 class GroupMemory {
  public:
-    /// Of a group whose ranks are on the hosts `host_of`, with its part of the world's arena at `offset`. `backends`:
-    /// where another one serves host memory, the group has none. `lock`: the world's. `neighbours`, and it, must
-    /// outlive this.
+    /// For a group whose ranks are on the hosts `host_of`, with its part of the world's arena at `offset`. `backends`:
+    /// if another backend serves host memory, the group has no shared memory. `lock`: the world's. `neighbours` and
+    /// `lock` must outlive this.
     GroupMemory(const Ranks& ranks, const std::vector<int>& host_of, std::uint64_t offset,
                 const backend::Devices& backends, transport::Neighbours& neighbours, BiasedMutex& lock);
-    /// Shared memory that a group of `members` (of the world, whose ranks are on the hosts `host_of`) takes on each
-    /// host, at most: equal on all ranks.
+    /// An upper bound of the shared memory, in bytes, that a group of `members` (of the world, whose ranks are on the
+    /// hosts `host_of`) takes on each host; equal on all ranks.
     static std::uint64_t part_bytes(const std::vector<int>& host_of, std::span<const int> members);
 
-    /// Null: this rank shares none.
+    /// Null: this rank shares no memory in this group.
     transport::Arena* arena() const noexcept { return arena_.get(); }
-    /// Ranks of this host in their order: an arena rank is an index of it.
+    /// The group's ranks on this host, ascending; the arena rank is the index in this list.
     const std::vector<int>& ranks_here() const noexcept { return ranks_here_; }
     /// The arena rank of each rank; -1: on another host.
     const std::vector<int>& locals() const noexcept { return locals_; }

@@ -1,10 +1,10 @@
-// LibraryCollective: a collective of a group whose transport's library carries it out. LibraryAgreement: what comes
-// before it. The library compares nothing, and where ranks ask for different things it mixes their values, breaks off,
-// or waits for ever. So all ranks meet first, in a barrier whose messages have the collective's fingerprint in their
-// headers: nobody leaves it before everybody has come and meant the same.
+// LibraryCollective: a collective that the library of a group's transport carries out. LibraryAgreement: the check
+// before it. The library compares no arguments, and if ranks make different calls it mixes their values, fails, or
+// hangs. So all ranks first run a barrier whose messages carry the collective's fingerprint in their headers: no rank
+// leaves it before all have entered it with the same call.
 //
-// An error of the library after a rank's death is a symptom: the collective fails with it only when no cause has come
-// a while later.
+// An error of the library after a rank's death is a symptom: the collective fails with it only if no cause has become
+// known within a second.
 //
 // Threads: one at a time (the world's lock).
 #pragma once
@@ -35,9 +35,9 @@ class LibraryAgreement {
     LibraryAgreement& operator=(const LibraryAgreement&) = delete;
 
     transport::Mailbox& mailbox() const noexcept { return *context_.mailbox; }
-    /// The barrier before a collective. The one before has ended.
+    /// Begins the barrier before a collective. The previous barrier has ended.
     std::unique_ptr<engine::Running> begin(std::uint64_t channel, std::uint64_t fingerprint);
-    /// It is over: its memory serves the next one.
+    /// The barrier has ended: its memory is used for the next one.
     void end(std::unique_ptr<engine::Running> barrier);
 
  private:
@@ -48,7 +48,7 @@ class LibraryAgreement {
 
 class LibraryCollective final : public engine::Running {
  public:
-    /// The division of an average, whose sum the library makes: it follows when the sum is there.
+    /// The division of an average, of which the library computes the sum; it follows the sum.
     struct Division {
         std::uint64_t elements = 0;  ///< of this rank's result
         std::uint64_t divisor = 1;

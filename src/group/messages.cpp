@@ -1,16 +1,19 @@
 // Short messages between ranks of one host at once: no Operation, list, allocation or clock.
+#include "core/assert.hpp"
 #include "group/group.hpp"
 #include "operation/channel.hpp"
 
 namespace tutti::detail {
 
 bool Group::send_now(int peer, std::uint64_t channel, std::uint64_t fingerprint, std::span<const std::byte> payload) {
+    TUTTI_ASSERT(peer >= 0 && Channel::group(channel) == index_);
     if (memory_.arena() == nullptr || !world_->neighbours().share_memory_with(peer)) return false;
     const BiasedMutex::Entry entry(world_->flight().mutex());
     if (!entry || !world_->flight().sound() || short_calls_.closed()) return false;
     if (!world_->flight().mailboxes().own().send_now(peer, channel, fingerprint, payload)) return false;
     // Here it costs no rank but this one: the message is on its way meanwhile.
     const int to = ranks_.rank_of(peer);
+    TUTTI_ASSERT(to >= 0);
     recorder_.complete(recorder_.begin_brief({.sequence = recorder_.number_message(record::Kind::send, to),
                                               .fingerprint = fingerprint,
                                               .bytes = payload.size(),
@@ -21,6 +24,7 @@ bool Group::send_now(int peer, std::uint64_t channel, std::uint64_t fingerprint,
 }
 
 bool Group::receive_now(transport::Transfer& receive) {
+    TUTTI_ASSERT(Channel::group(receive.channel) == index_);
     if (memory_.arena() == nullptr || receive.peer < 0 || !world_->neighbours().share_memory_with(receive.peer))
         return false;
     const BiasedMutex::Entry entry(world_->flight().mutex());
@@ -28,6 +32,7 @@ bool Group::receive_now(transport::Transfer& receive) {
     const std::uint64_t begun = record::ticks();
     if (!world_->flight().mailboxes().own().receive_now(receive, world_->driver().waiting())) return false;
     const int from = ranks_.rank_of(receive.peer);
+    TUTTI_ASSERT(from >= 0);
     recorder_.complete(recorder_.begin_brief({.sequence = recorder_.number_message(record::Kind::receive, from),
                                               .fingerprint = receive.fingerprint,
                                               .bytes = receive.bytes,

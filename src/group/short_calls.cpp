@@ -1,5 +1,6 @@
 #include "group/short_calls.hpp"
 
+#include "core/assert.hpp"
 #include "engine/slots-inl.hpp"
 #include "group/collectives.hpp"
 #include "world/local_policies.hpp"
@@ -37,6 +38,7 @@ ShortCalls::ShortCalls(Parts parts)
       closed_(policies_.faults != nullptr || parts.recorder.counts_operations()) {}
 
 bool ShortCalls::run(const CollectiveCall& call, OperationMaker longer) {
+    TUTTI_ASSERT(longer.make != nullptr);
     return engine::slots::by_collective(call.collective, [&]<Collective c> { return run_as<c>(call, longer); });
 }
 
@@ -47,6 +49,7 @@ bool ShortCalls::run_as(const CollectiveCall& call, OperationMaker longer) {
     BiasedMutex::Entry entry(flight.mutex());
     if (!entry || !flight.quiet() || closed_) return false;
     const std::uint64_t sequence = collectives.next_number();
+    TUTTI_ASSERT(sequence > 0);
     SlotState state = collectives.in_slots().begin_as<c>(call, sequence);
     record::Ticket ticket = 0;
     if (wait_briefly<c>(call, state, sequence, ticket) && !flight.failure() && !state.large) {
@@ -62,12 +65,14 @@ bool ShortCalls::run_as(const CollectiveCall& call, OperationMaker longer) {
 // interrupted.
 void ShortCalls::go_on(BiasedMutex::Entry& entry, const CollectiveCall& call, const SlotState& state,
                        std::uint64_t sequence, record::Ticket ticket, OperationMaker longer) {
+    TUTTI_ASSERT(ticket != 0 && sequence > 0);
     recorder_.prolong(ticket);
     if (flight_.failure()) {
         recorder_.end(ticket, record::State::failed);
         std::rethrow_exception(flight_.failure());
     }
     const std::shared_ptr<Operation> operation = longer.make(longer.call);
+    TUTTI_ASSERT(operation != nullptr && !operation->done());
     operation->run.started = Clock::now();
     operation->deadline = Deadline::after(operation->timeout, operation->run.started);
     operation->run.sequence = sequence;
@@ -78,6 +83,7 @@ void ShortCalls::go_on(BiasedMutex::Entry& entry, const CollectiveCall& call, co
     operation->move_to(OperationState::in_slots);
     collectives_.push(operation);
     entry.leave();
+    TUTTI_ASSERT(!entry);
     wait_for_call_(*operation);
 }
 

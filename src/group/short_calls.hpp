@@ -1,5 +1,5 @@
-// ShortCalls: collectives that run in the slots of the ranks of this host (engine/slots), at once: the caller looks for
-// the others for a moment before its call becomes an operation, which can time out, sleep and be interrupted.
+// ShortCalls: runs collectives in the slots of the ranks of this host (engine/slots), in the caller's thread: it spins
+// for a moment; if the call takes longer it becomes an operation, which can time out, sleep and be interrupted.
 //
 // Threads: any.
 #pragma once
@@ -42,8 +42,8 @@ class ShortCalls {
     };
     explicit ShortCalls(Parts parts);
 
-    /// Runs a short collective, when nothing else is in flight; as an operation of `longer` from the moment on when it
-    /// takes longer. Where it has to begin as an operation, does nothing and returns false.
+    /// Runs a short collective if nothing else is in flight; if it takes longer than a moment, makes it an operation by
+    /// `longer` and waits for that. Returns false, and does nothing, if the call has to begin as an operation.
     bool run(const engine::CollectiveCall& call, OperationMaker longer);
     /// From now on all begin as operations.
     void close() noexcept { closed_ = true; }
@@ -69,7 +69,7 @@ class ShortCalls {
     LocalPolicies& policies_;
     const transport::Neighbours& neighbours_;
     const std::function<void(Operation&)> wait_for_call_;
-    bool closed_;  // where faults are asked for, or operations counted one by one, and after it has been left
+    bool closed_;  // if TUTTI_FAULTS is set or the recorder counts operations, and after the group has been left
 };
 
 }  // namespace tutti::detail

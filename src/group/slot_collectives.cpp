@@ -1,5 +1,6 @@
 #include "group/slot_collectives.hpp"
 
+#include "core/assert.hpp"
 #include "engine/slots-inl.hpp"
 
 namespace tutti::detail {
@@ -18,11 +19,13 @@ SlotCollectives::SlotCollectives(const Parts& parts)
 }
 
 SlotState SlotCollectives::begin(const CollectiveCall& call) {
+    TUTTI_ASSERT(slots_.has_value());
     return slots_->begin(call, agreement_.digest());
 }
 
 bool SlotCollectives::advance(const CollectiveCall& call, SlotState& state, std::uint64_t sequence,
                               record::Ticket& ticket) {
+    TUTTI_ASSERT(slots_.has_value() && sequence > 0);
     Events events{*this, call, sequence, ticket};
     return slots_->advance(call, state, events);
 }

@@ -1,9 +1,10 @@
-// SlotCollectives: the collectives of a group in slots (engine/slots), and what the group learns of a call on its way
-// there. A call may be in the hands of its caller (ShortCalls) or an operation in the group's queue (Collectives).
+// SlotCollectives: the collectives of a group in slots (engine/slots), and the checks and records of such a call. The
+// call is run by its caller (ShortCalls), or is an operation in the group's queue (Collectives).
 //
 // Threads: one at a time (the world's lock).
 #pragma once
 
+#include "core/assert.hpp"
 #include "engine/slots.hpp"
 #include "failure/failure_inquiry.hpp"
 #include "group/group_memory.hpp"
@@ -37,20 +38,22 @@ class SlotCollectives {
 
     /// Begins a call whose fingerprint `agreement` remembers.
     engine::SlotState begin(const engine::CollectiveCall& call);
-    /// Goes on as far as the others' contributions allow; true when this rank is done with it, or has to go on with a
-    /// schedule (state.large), or the world has failed. `ticket`: 0 until the recorder has heard of the call.
+    /// Continues as far as the others' contributions allow; true if this rank's part is complete, or has to continue
+    /// with a schedule (state.large), or the world has failed. `ticket`: 0 until the call is recorded.
     bool advance(const engine::CollectiveCall& call, engine::SlotState& state, std::uint64_t sequence,
                  record::Ticket& ticket);
     /// The same two where the caller is (engine/slots-inl.hpp); the first also remembers the fingerprint.
     template <Collective c>
     [[gnu::always_inline]] engine::SlotState begin_as(const engine::CollectiveCall& call, std::uint64_t sequence) {
         agreement_.remember(sequence, call.fingerprint);
+        TUTTI_ASSERT(slots_.has_value() && sequence > 0);
         return slots_->begin_as<c>(call, agreement_.digest());
     }
     template <Collective c>
     [[gnu::always_inline]] bool advance_as(const engine::CollectiveCall& call, engine::SlotState& state,
                                            std::uint64_t sequence, record::Ticket& ticket) {
         Events events{*this, call, sequence, ticket};
+        TUTTI_ASSERT(slots_.has_value());
         return slots_->advance_as<c>(call, state, events);
     }
     /// The recorder hears of the call, once.
@@ -61,16 +64,19 @@ class SlotCollectives {
                                         .bytes = call.block_bytes,
                                         .peer = recorded_root(call.collective, call.root),
                                         .kind = recorded_kind(call.collective)});
+        TUTTI_ASSERT(ticket != 0);
         if (call.collective == Collective::all_to_all && recorder_.keeps_splits()) [[unlikely]]
             recording::note_splits(recorder_, ranks_, call, ticket);
     }
 
     /// Whether a call needs that rank's contribution, and it is not there yet.
     bool awaits(const engine::CollectiveCall& call, const engine::SlotState& state, int peer) const noexcept {
+        TUTTI_ASSERT(slots_.has_value() && peer >= 0 && peer < ranks_.size());
         return slots_->awaits(call, state, peer);
     }
     /// Adds the ranks that it waits for now.
     void add_waits(const engine::CollectiveCall& call, const engine::SlotState& state, std::vector<int>& ranks) const {
+        TUTTI_ASSERT(slots_.has_value());
         slots_->add_waits(call, state, ranks);
     }
 
@@ -93,6 +99,7 @@ class SlotCollectives {
         // Ranks that wait for none compare their collectives as of their last look at the others.
         void look_back() {
             of.record(call, sequence, ticket);
+            TUTTI_ASSERT(of.looked_back_to_ <= sequence);
             const std::uint64_t last = std::exchange(of.looked_back_to_, sequence);
             if (const auto found = of.agreement_.disagreement_at(last)) of.inquiry_.disagreement(*found);
         }

@@ -1,5 +1,6 @@
 #include "group/survivors.hpp"
 
+#include "core/assert.hpp"
 #include "core/interrupt.hpp"
 #include "core/patience.hpp"
 
@@ -32,6 +33,7 @@ Survivors::Survivors(const Group& group, int attempt, milliseconds timeout, std:
       deadline_(Deadline::after(timeout, start_)),
       patience_(patience),
       next_look_(start_ + first_look) {
+    TUTTI_ASSERT(attempt > 0 && timeout.count() > 0);
     store_.set_timeout(timeout + milliseconds(1000));
 }
 
@@ -73,6 +75,7 @@ std::string Survivors::wait_for_result() {
 }
 
 void Survivors::say(const char* what, int rank) {
+    TUTTI_ASSERT(rank >= 0 && rank < group_.size());
     store_.append("said", fmt::format("{} {}\n", what, rank));
 }
 
@@ -83,6 +86,7 @@ std::vector<int> Survivors::hear_of_the_gone() {
         const int rank = group_.ranks().rank_of(r);
         if (rank >= 0 && rank != group_.rank() && gone_.insert(rank).second) fresh.push_back(rank);
     }
+    TUTTI_ASSERT(!gone_.contains(group_.rank()));
     return fresh;
 }
 
@@ -122,6 +126,7 @@ bool Survivors::decides() const {
 int Survivors::first_left() const {
     int rank = 0;
     while (rank < group_.rank() && gone_.contains(rank)) ++rank;
+    TUTTI_ASSERT(rank >= 0 && rank <= group_.rank());
     return rank;
 }
 
@@ -144,6 +149,7 @@ std::optional<std::string> Survivors::result(milliseconds limit) {
 
 /// Returns the outcome that stands: this one, or an earlier one.
 std::string Survivors::settle(const std::string& outcome) {
+    TUTTI_ASSERT(!outcome.empty());
     return store_.compare_set("result", "", outcome);
 }
 
@@ -155,6 +161,7 @@ std::string Survivors::list_of_those_here() {
         if (own || (!gone_.contains(rank) && !group_.world().verdicts().is_deaf(group_.ranks().global(rank))))
             list += fmt::format(" {}", rank);
     }
+    TUTTI_ASSERT(here_.contains(group_.rank()));
     return list;
 }
 

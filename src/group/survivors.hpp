@@ -1,10 +1,11 @@
-// Survivors: the ranks that are left of a group, as they agree in the store.
+// Survivors: the ranks of a group that are still alive after a failure, as they agree in the store.
 //
-// Each writes down that it is here, and which ranks are gone as far as it knows. The lowest that is not gone makes the
-// list when every other rank is here or gone; the first list that reaches the store holds for all, so that it does not
-// matter if two ranks believe to be the lowest. A rank that has waited long enough ends the attempt for all in the same
-// way. After a death news may not reach all ranks, and a rank may die unheard: the others ask missing ranks whether
-// they still listen.
+// Each rank writes that it is here, and which ranks are dead as far as it knows. The lowest live rank writes the list
+// when every other rank is here or dead; the first list that reaches the store is valid for all, so that it does not
+// matter if two ranks believe to be the lowest. A rank whose timeout passes ends the attempt for all in the same way.
+// The news of a death may not reach all ranks, and a rank may die unnoticed: so the others try to connect to missing
+// ranks.
+//
 //
 // Threads: one at a time.
 #pragma once
@@ -26,8 +27,8 @@ class Survivors {
     Survivors(const Group& group, int attempt, std::chrono::milliseconds timeout,
               std::optional<std::chrono::milliseconds> patience);
 
-    /// Ranks of the group, ascending; this rank is one of them. Throws Timeout that names the ranks that live and did
-    /// not come, PeerLost when the others count without this rank, DistStoreError.
+    /// The surviving ranks of the group, ascending, this rank among them. Throws Timeout that names live ranks that
+    /// have not called, PeerLost if the survivors continue without this rank, DistStoreError.
     std::vector<int> agree();
     /// For the world of the survivors alone.
     Store store() const { return PrefixStore("world", store_); }

@@ -1,4 +1,5 @@
 // Work, and operations.
+#include "core/assert.hpp"
 #include "group/group.hpp"
 #include "operation/continuations.hpp"
 #include "operation/operation.hpp"
@@ -21,6 +22,7 @@ namespace tutti {
 namespace detail {
 
 engine::Operands Operation::operands() const {
+    TUTTI_ASSERT(is_collective);
     const engine::Coding* const coding = quantized ? &quantized->coding : nullptr;
     return {.input = call.in_place ? nullptr : const_cast<std::byte*>(call.input),
             .output = call.output,
@@ -68,14 +70,17 @@ std::shared_ptr<Operation> Operation::again() const {
     next->group = group;
     next->path = path;
     next->schedule = schedule;
+    TUTTI_ASSERT(next->call.fingerprint == call.fingerprint && !next->done());
     return next;
 }
 
 void Operation::renew(const Operation& model) {
+    TUTTI_ASSERT(done() && group == model.group);
     reopen();
     path = model.path;
     transfer = model.transfer;  // of any source: it became that of one
     run = {.done_execution = std::move(run.done_execution)};
+    TUTTI_ASSERT(!done() && run.sequence == 0 && run.state == OperationState::queued);
 }
 
 void Operation::move_to(OperationState next) {
@@ -94,6 +99,7 @@ detail::Operation& Work::checked(const char* method) const {
         throw InvalidArgument(std::string("Work.") + method +
                               ": a graph has captured the call, which has not run: expected wait()");
     }
+    TUTTI_ASSERT(operation_->done() || operation_->group != nullptr);
     return *operation_;
 }
 
@@ -141,13 +147,15 @@ int Work::source_rank() const {
     const detail::Operation& operation = checked("source_rank");
     if (!operation.is_receive) throw InvalidArgument("Work.source_rank: only a receive has a sender");
     if (!operation.issued()) throw InvalidArgument("Work.source_rank: the receive has not finished; call wait() first");
-    return operation.transfer.peer;
+    TUTTI_ASSERT(operation.group != nullptr && operation.transfer.peer >= 0);
+    return operation.group->ranks().rank_of(operation.transfer.peer);
 }
 
 namespace {
 
 // A thread that waits for a future makes no progress.
 void drive_for_future(detail::Operation& operation) {
+    TUTTI_ASSERT(operation.done() || operation.group != nullptr);
     if (!operation.done()) detail::group_of(operation).world().drive_for(operation, detail::World::Driving::to_the_end);
 }
 
@@ -158,6 +166,7 @@ void drive_for_future(detail::Operation& operation) {
 template <class T>
 void Work::complete(const Future<T>& future, const detail::Operation& operation,
                     std::optional<std::type_identity_t<T>> value, std::exception_ptr error) {
+    TUTTI_ASSERT(operation.issued());
     auto continuations = future.resolve(std::move(value), std::move(error));
     if (continuations.empty()) return;
     detail::run_later(operation.group.get(), [future, device = operation.device.type, stream = operation.stream,

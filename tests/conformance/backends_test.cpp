@@ -2,6 +2,8 @@
 #include "conformance/world.hpp"
 #include "support/covers.hpp"
 
+#include <tutti/transport.hpp>
+
 #include <latch>
 #include <mutex>
 
@@ -111,6 +113,31 @@ TEST(Backends, serve_the_tensors_of_their_devices) {
         EXPECT_EQ(x, (Floats{42, 42}));
         w.destroy();
     });
+}
+
+/// Says that messages come from a rank that the group does not have.
+class Stranger : public CustomBackend {
+ public:
+    void run(const BackendRequest& r, BackendCompletion completion) override {
+        completion.success(r.call == BackendCall::receive ? 7 : -1);
+    }
+    void abort(const std::string&) noexcept override {}
+};
+
+TEST(Backends, fail_a_receive_whose_sender_is_no_rank_of_the_group) {
+    Backend::register_backend("stranger", Backend::Plain([](auto...) { return std::make_shared<Stranger>(); }),
+                              {Device::Type::cuda});
+    ProcessGroup w({.store = HashStore(), .rank = 0, .world_size = 1, .backend = "cpu:native,cuda:stranger"});
+    Floats x{1};
+    EXPECT_EQ(message_of<DistBackendError>([&] { recv(on_device(x), {.group = w}); }),
+              "recv: its backend says that rank 7 sent the message: expected a rank of the group, 0 to 0");
+    w.destroy();
+}
+
+TEST(Backends, that_are_transports_and_make_no_streams_are_an_error) {
+    register_transport("nothing", [](const DistributedBackendOptions&) { return nullptr; });
+    const auto join = [] { ProcessGroup({.store = HashStore(), .rank = 0, .world_size = 1, .backend = "nothing"}); };
+    EXPECT_TRUE(has(message_of<DistBackendError>(join), "transport \"nothing\" made no streams for group \"world\""));
 }
 
 /// Puts operations into a stream, and ends them when it is told to.
