@@ -1,4 +1,4 @@
-// Whether all ranks of a group ask for the same, when they make something together.
+// Checks that all ranks of a group make the same call, when they create something together.
 #pragma once
 
 #include "group/group.hpp"
@@ -14,10 +14,10 @@
 
 namespace tutti::api {
 
-/// Of the numbers and their count, after those behind `seed`.
+/// A digest of the numbers and their count, chained to `seed`.
 std::uint64_t digest(std::span<const int> values, std::uint64_t seed);
 
-/// The words of all ranks of the group; all call it alike. Compares `count`, too.
+/// Gathers the words of all ranks of the group, in rank order; collective. Ranks that differ in `count` are a mismatch.
 std::vector<std::uint64_t> gather_words(const std::shared_ptr<detail::Group>& group, std::span<std::uint64_t> words,
                                         const char* operation, group::Making making, std::uint64_t count);
 
@@ -25,13 +25,13 @@ std::vector<std::uint64_t> gather_words(const std::shared_ptr<detail::Group>& gr
 struct Claim {
     const char* operation;
     group::Making making;
-    std::uint64_t digest;                   ///< equal on ranks that mean the same
-    std::function<std::string()> in_words;  ///< "group 1 of ranks [0, 1]"; called when ranks differ
+    std::uint64_t digest;                   ///< equal on ranks that make the same
+    std::function<std::string()> in_words;  ///< "group 1 of ranks [0, 1]"; called if ranks differ
     const char* expected;                   ///< "the same groups in the same order"
-    std::uint64_t count = 0;                ///< ranks that differ in it end the world; the check costs nothing
+    std::uint64_t count = 0;                ///< if ranks differ in it, the world fails; the check needs no message
 };
-/// One short exchange of all ranks of the group. Throws CollectiveMismatch on all of them when they differ. Returns
-/// rank 0's `payload`.
+/// Compares the claims of all ranks of the group, in one short exchange. Throws CollectiveMismatch on all of them if
+/// they differ. Returns rank 0's `payload`.
 std::array<std::uint64_t, 2> agree(const std::shared_ptr<detail::Group>& group, const Claim& claim,
                                    std::array<std::uint64_t, 2> payload = {});
 

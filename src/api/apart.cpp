@@ -1,6 +1,7 @@
 // Calls of one launch whose memory overlaps, the same tensor twice or one's output another's input: each gets copies of
 // its own, so that all are read before any is written.
 #include "api/coalescing_internal.hpp"
+#include "core/assert.hpp"
 
 #include <tutti/error.hpp>
 
@@ -32,6 +33,7 @@ std::vector<Piece> pieces_of(const std::vector<PreparedOperation>& operations) {
             if (view.element_count() > 0) pieces.push_back({range_of(view), i, !is_send(o)});
         }
     }
+    TUTTI_ASSERT(std::ranges::all_of(pieces, [](const Piece& p) { return p.range.first <= p.range.second; }));
     std::ranges::sort(pieces, {}, [](const Piece& p) { return p.range.first; });
     return pieces;
 }
@@ -46,6 +48,7 @@ std::vector<bool> overlapping(const char* name, const std::vector<PreparedOperat
         for (const Piece* other : reaching) {
             if (other->call == piece.call || !(other->written || piece.written)) continue;
             const auto [first, second] = std::minmax(other->call, piece.call);
+            TUTTI_ASSERT(second < operations.size());
             if (operations[first]->device.type != Device::Type::cpu) {
                 throw InvalidArgument(fmt::format(
                     "{}: calls {} and {} overlap on {}, and one of them writes: expected tensors that do not "
@@ -68,6 +71,7 @@ std::uint64_t end_of(const Stretches& stretches) {
     return end;
 }
 void copy_stretches(std::byte* to, const std::byte* from, const Stretches& stretches) {
+    TUTTI_ASSERT(stretches.empty() || end_of(stretches) == 0 || (to != nullptr && from != nullptr));
     for (const engine::Stretch& s : stretches) std::memcpy(to + s.at, from + s.at, s.bytes);
 }
 
@@ -79,6 +83,7 @@ std::byte* own_memory(Operation& o, const std::byte* memory, std::uint64_t bytes
     };
     if (memory == nullptr || bytes == 0 || std::ranges::any_of(o.temporaries, holds)) return nullptr;
     o.temporaries.push_back(empty(uint8, Extents::of(static_cast<std::int64_t>(bytes))));
+    TUTTI_ASSERT(o.temporaries.back().byte_count() == bytes);
     return static_cast<std::byte*>(o.temporaries.back().raw_data());
 }
 void read_apart(Operation& o, const std::byte*& input, const Stretches& stretches) {
@@ -98,6 +103,7 @@ std::function<void()> write_apart(Operation& o, std::byte*& output, Stretches st
 // The operation reads now, and writes when the caller says so.
 std::function<void()> apart(const PreparedOperation& operation) {
     Operation& o = *operation;
+    TUTTI_ASSERT(!o.done());
     if (o.begin) std::exchange(o.begin, nullptr)();
     std::function<void()> write;
     if (o.is_collective) {
@@ -121,6 +127,7 @@ std::function<void()> apart(const PreparedOperation& operation) {
 
 Range range_of(const ConstTensorView& view) {
     const auto* data = static_cast<const std::byte*>(view.data());
+    TUTTI_ASSERT(view.data() != nullptr || view.element_count() == 0);
     if (view.contiguous()) return {data, data + view.byte_count()};
     const auto element = static_cast<std::int64_t>(size_of(view.dtype()));
     std::int64_t first = 0, last = 0;
@@ -128,11 +135,13 @@ Range range_of(const ConstTensorView& view) {
         const std::int64_t reach = (view.shape()[i] - 1) * view.strides()[i] * element;
         (reach < 0 ? first : last) += reach;
     }
+    TUTTI_ASSERT(first <= 0 && last >= 0);
     return {data + first, data + last + element};
 }
 
 std::vector<std::function<void()>> set_apart(const char* name, const std::vector<PreparedOperation>& operations) {
     const std::vector<bool> found = overlapping(name, operations);
+    TUTTI_ASSERT(found.size() == operations.size());
     std::vector<std::function<void()>> results;
     for (std::size_t i = 0; i < operations.size(); ++i) {
         if (found[i]) results.push_back(apart(operations[i]));

@@ -1,6 +1,7 @@
 #include "api/arguments.hpp"
 
 #include "api/host_bytes.hpp"
+#include "core/assert.hpp"
 #include "core/log.hpp"
 
 #include <fmt/ranges.h>
@@ -41,6 +42,7 @@ void warn_of_outsider(const char* operation) {
 
 int root_of(const char* operation, const char* argument, std::optional<int> global, std::optional<int> in_group,
             const Group& group, int fallback) {
+    TUTTI_ASSERT(fallback < group.size() || !group.ranks().are_all());
     if (global && in_group) refuse("{}: {} and group_{} are both given: expected one", operation, argument, argument);
     if (!global && !in_group && fallback < 0)
         refuse("{}: no {} is given: expected {} or group_{}", operation, argument, argument, argument);
@@ -50,6 +52,7 @@ int root_of(const char* operation, const char* argument, std::optional<int> glob
 
 int rank_in(const char* operation, const char* what, std::optional<int> global, std::optional<int> in_group,
             const Group& group) {
+    TUTTI_ASSERT(global.has_value() != in_group.has_value());
     const int rank = global ? group.ranks().rank_of(*global) : *in_group;
     if (rank >= 0 && rank < group.size()) return rank;
     if (!global || group.ranks().are_all()) {
@@ -60,6 +63,7 @@ int rank_in(const char* operation, const char* what, std::optional<int> global, 
 }
 
 void check_unserved(const char* operation, const char* argument, const ConstTensorView& view, const Group& group) {
+    TUTTI_ASSERT(!group.serves(view.device().type));
     if (view.device().type == Device::Type::cpu && HostBytes::are_meant()) return;
     if (group.serves(Device::Type::cpu)) {
         refuse("{}: {} is on {}: expected host memory", operation, argument, to_string(view.device()));

@@ -1,5 +1,5 @@
-// The arguments that the public functions have in common, and their checks: groups, roots, devices, types, counts. Each
-// check throws InvalidArgument.
+// The arguments that the public functions have in common, and their checks: groups, roots, devices, dtypes, counts.
+// Each check throws InvalidArgument.
 #pragma once
 
 #include "api/blocks.hpp"
@@ -17,26 +17,26 @@ namespace tutti::api {
 
 using detail::Group;
 
-/// Throws InvalidArgument. Out of the way of the calls that are right.
+/// Throws InvalidArgument. Out of line, so that correct calls do not execute its instructions.
 template <class... Args>
 [[noreturn, gnu::cold, gnu::noinline]] void refuse(fmt::format_string<const Args&...> format, const Args&... args) {
     throw InvalidArgument(fmt::format(format, args...));
 }
 
-/// The default group, or null. Every call needs it, so it is quicker than default_group(). Valid until this thread's
-/// next call.
+/// The default group, or null. Quicker than default_group(), since every call needs it. Valid until this thread's next
+/// call.
 const std::shared_ptr<Group>& default_impl() noexcept;
-/// The group that an option names; throws when there is none, or this rank is not in it.
+/// The group of an option; throws if there is none, or this rank is not a member.
 std::shared_ptr<Group> group_of(const ProcessGroup& group, const char* operation);
 [[noreturn]] void refuse_group(const ProcessGroup& group, const char* operation);
-/// The same for short calls, which do not hold it: an atomic reference count would wait until all earlier stores are
-/// visible to the other CPUs. Null where there is none.
+/// The same for short calls, without a reference: an atomic reference count would wait until all earlier stores are
+/// visible to the other CPUs. Null if there is none.
 inline Group* group_unheld(const ProcessGroup& group) noexcept {
     if (group) return group.impl().get();
     return group.is_non_member() ? nullptr : default_impl().get();
 }
 
-/// The log says once for each function that a rank outside of the group calls it.
+/// Logs, once for each function, that a rank outside the group calls it.
 [[gnu::cold, gnu::noinline]] void warn_of_outsider(const char* operation);
 /// Whether this rank is outside of the group: a call of that function has nothing to do.
 inline bool is_outside(const ProcessGroup& group, const char* operation) {

@@ -1,5 +1,7 @@
 #include "api/blocks.hpp"
 
+#include "core/assert.hpp"
+
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
@@ -26,6 +28,7 @@ struct Side {
 /// The numbers as they are, none of them negative.
 NumbersByRank checked_entries(const Side& side, const char* name, const Numbers& numbers, std::size_t ranks) {
     if (numbers.size() != ranks) {
+        TUTTI_ASSERT(ranks > 0);
         throw InvalidArgument(fmt::format("{}: {} has {} entries: expected {}, one per rank", side.operation, name,
                                           numbers.size(), ranks));
     }
@@ -45,11 +48,13 @@ NumbersByRank counts_of(const Side& side, const Numbers& counts, std::size_t ran
     }
     const std::span<std::uint64_t> even = room.take(ranks);
     std::ranges::fill(even, side.elements / ranks);
+    TUTTI_ASSERT(even.size() == ranks);
     return even;
 }
 
 void check_places(const Side& side, const Blocks& blocks) {
     std::uint64_t end = 0;  // of the block before, which is where one without an offset begins
+    TUTTI_ASSERT(blocks.offsets.empty() || blocks.offsets.size() == blocks.counts.size());
     for (std::size_t i = 0; i < blocks.counts.size(); ++i) {
         const std::uint64_t count = blocks.counts[i];
         if (count == 0) continue;  // it is nowhere
@@ -74,6 +79,7 @@ Blocks blocks_of(const Side& side, const Numbers& counts, const Numbers& offsets
 /// Whether each block ends before that of the next rank begins.
 bool are_in_order(const Blocks& blocks) {
     std::uint64_t end = 0;
+    TUTTI_ASSERT(blocks.offsets.size() == blocks.counts.size());
     for (std::size_t i = 0; i < blocks.counts.size(); ++i) {
         if (blocks.counts[i] == 0) continue;
         if (blocks.offsets[i] < end) return false;
@@ -85,6 +91,7 @@ bool are_in_order(const Blocks& blocks) {
 /// Ranks in the order of their blocks' places; empty blocks are left out.
 std::vector<std::size_t> by_place(const Blocks& blocks) {
     std::vector<std::size_t> order;
+    TUTTI_ASSERT(blocks.offsets.size() == blocks.counts.size());
     for (std::size_t i = 0; i < blocks.counts.size(); ++i) {
         if (blocks.counts[i] > 0) order.push_back(i);
     }
@@ -109,6 +116,7 @@ void check_disjoint(const Side& side, const Blocks& blocks) {
 
 std::vector<std::uint64_t> offsets_of(const Blocks& blocks) {
     std::vector<std::uint64_t> offsets(blocks.counts.size());
+    TUTTI_ASSERT(blocks.offsets.empty() || blocks.offsets.size() == offsets.size());
     if (blocks.offsets.empty()) {
         std::exclusive_scan(blocks.counts.begin(), blocks.counts.end(), offsets.begin(), std::uint64_t{0});
         return offsets;
@@ -122,6 +130,7 @@ std::int64_t rows_of(const ConstTensorView& view) {
 }
 
 std::uint64_t even_count(const char* operation, const char* argument, const ConstTensorView& view, int ranks) {
+    TUTTI_ASSERT(ranks > 0);
     const auto rows = static_cast<std::uint64_t>(rows_of(view)), n = static_cast<std::uint64_t>(ranks);
     const std::uint64_t elements = count_of(view);
     // Divisions of 32 bits take half the time of others.
@@ -157,13 +166,14 @@ std::span<const std::uint64_t> split_counts(const char* operation, const char* a
         if (sizes[i] < 0)
             throw InvalidArgument(
                 fmt::format("{}: {}_split_sizes has {}: expected zero or more", operation, argument, sizes[i]));
-        total += sizes[i];
+        if (__builtin_add_overflow(total, sizes[i], &total)) total = INT64_MAX;
         counts[i] = static_cast<std::uint64_t>(sizes[i]) * row;
     }
     if (total != rows) {
         throw InvalidArgument(fmt::format("{}: {}_split_sizes add up to {}: expected {}, the size of dimension 0",
                                           operation, argument, total, rows));
     }
+    TUTTI_ASSERT(counts.size() == n);
     return counts;
 }
 
@@ -177,9 +187,11 @@ DisplacedBlocks displaced_blocks(int rank, int ranks, const DisplacedLengths& le
                                  const DisplacedRooms& rooms, const DisplacedNames& names) {
     const Side send{names.operation, "for", names.send, lengths.input};
     const Side receive{names.operation, "from", names.receive, lengths.output};
+    TUTTI_ASSERT(rank >= 0 && rank < ranks);
     const auto n = static_cast<std::size_t>(ranks), me = static_cast<std::size_t>(rank);
     const DisplacedBlocks blocks{blocks_of(send, options.send_counts, options.send_offsets, n, rooms.send),
                                  blocks_of(receive, options.receive_counts, options.receive_offsets, n, rooms.receive)};
+    TUTTI_ASSERT(blocks.send.counts.size() == n && blocks.receive.counts.size() == n);
     check_disjoint(receive, blocks.receive);
     check_own_block(names.operation, blocks.send.counts[me], blocks.receive.counts[me]);
     return blocks;

@@ -1,6 +1,8 @@
-// The blocks that ranks exchange: from the sizes and offsets that a caller gives to those of a call, checked. Pure
-// functions, which know nothing of other ranks: the group finds a disagreement between a pair of ranks.
+// The blocks that ranks exchange: checks the sizes and offsets that a caller gives, and converts them to those of a
+// call. Pure functions that consider this rank alone: the group detects a disagreement between a pair of ranks.
 #pragma once
+
+#include "core/assert.hpp"
 
 #include <tutti/distributed.hpp>
 
@@ -16,12 +18,13 @@ inline std::uint64_t count_of(const ConstTensorView& view) {
     return static_cast<std::uint64_t>(view.element_count());
 }
 
-/// Memory for a number of each rank. That of up to 64 ranks is part of it: a short call allocates nothing.
+/// Memory for one number for each rank, without an allocation for up to 64 ranks.
 class RankNumbers {
  public:
     RankNumbers() noexcept {}  // does not touch the numbers, as a default one might
-    /// Room for so many, which are not set.
+    /// Returns room for so many numbers, which are not initialised.
     std::span<std::uint64_t> take(std::size_t ranks) {
+        TUTTI_ASSERT(ranks > 0);
         if (ranks <= few_.size()) return std::span(few_).first(ranks);
         many_ = std::make_unique_for_overwrite<std::uint64_t[]>(ranks);
         return {many_.get(), ranks};
@@ -32,7 +35,7 @@ class RankNumbers {
     std::unique_ptr<std::uint64_t[]> many_;
 };
 
-/// One side's blocks, one for each rank, in elements.
+/// The blocks of one side (input or output), one for each rank, in elements.
 struct Blocks {
     std::span<const std::uint64_t> counts;
     std::span<const std::uint64_t> offsets;  ///< empty: one after the other; that of an empty block means nothing

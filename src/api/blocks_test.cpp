@@ -54,6 +54,10 @@ TEST(Blocks, of_split_sizes_are_whole_rows) {
                   split_counts("f", "input", {7, -1}, rows, 2, room);
               }),
               "f: input_split_sizes has -1: expected zero or more");
+    EXPECT_EQ(refusal([&] {
+                  split_counts("f", "input", {INT64_MAX, INT64_MAX, 8}, rows, 3, room);  // 6, where sums wrap
+              }),
+              "f: input_split_sizes add up to 9223372036854775807: expected 6, the size of dimension 0");
     EXPECT_EQ(refusal([&] { split_counts("f", "input", {6}, rows, 2, room); }),
               "f: input_split_sizes has 1 entries: expected 2");
     EXPECT_EQ(even_count("f", "input", view(values.data(), {0, 5}), 3), 0U);

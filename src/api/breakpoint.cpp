@@ -1,5 +1,6 @@
 // breakpoint(): one rank in a debugger, the others in a barrier.
 #include "api/arguments.hpp"
+#include "core/assert.hpp"
 #include "core/unique_fd.hpp"
 
 #include <tutti/debug.hpp>
@@ -52,6 +53,7 @@ class TerminalInput {
 };
 
 void wait_for_debugger(int rank) {
+    TUTTI_ASSERT(rank >= 0);
     const TerminalInput terminal;
     ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);  // where only parents may attach
     if (tracer() == 0) {

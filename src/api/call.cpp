@@ -2,6 +2,7 @@
 #include "api/call.hpp"
 
 #include "api/arguments.hpp"
+#include "core/assert.hpp"
 #include "operation/fingerprint.hpp"
 
 #include <algorithm>
@@ -27,6 +28,7 @@ void begin(Call& call, const char* name, Collective collective, const Options& o
 
 void set_op(Call& call, const ReduceOp& op) {
     check_op(call.name, op.kind(), call.dtype);
+    TUTTI_ASSERT(call.group != nullptr && call.group->size() > 0);
     call.op = op.kind();
     if (op.kind() == ReduceOp::Kind::avg) call.divisor = static_cast<std::uint64_t>(call.group->size());
     if (op.kind() == ReduceOp::Kind::premul_sum) [[unlikely]] {
@@ -37,15 +39,18 @@ void set_op(Call& call, const ReduceOp& op) {
 
 // The parts of a call on which all ranks have to agree.
 void set_fingerprint(Call& call, ReduceOp::Kind op = ReduceOp::Kind::sum, int root = -1) {
+    TUTTI_ASSERT(root < call.group->size());
     call.fingerprint = Fingerprint::pack(static_cast<int>(call.collective), call.dtype, op, root, call.count);
 }
 // Of blocks whose lengths may differ.
 void set_fingerprint_of_blocks(Call& call, ReduceOp::Kind op = ReduceOp::Kind::sum) {
     if (call.counts.empty()) return set_fingerprint(call, op);
+    TUTTI_ASSERT(call.counts.empty() || call.counts.size() == static_cast<std::size_t>(call.group->size()));
     call.fingerprint = Fingerprint::pack(static_cast<int>(call.collective), call.dtype, op, -1, call.counts);
 }
 // An all_to_all's blocks are each pair's own.
 void set_fingerprint_of_exchange(Call& call) {
+    TUTTI_ASSERT(call.collective == Collective::all_to_all);
     call.fingerprint =
         Fingerprint::pack(static_cast<int>(call.collective), call.dtype, ReduceOp::Kind::sum, -1, std::uint64_t{0});
 }
@@ -78,6 +83,7 @@ bool are_apart(const Memory& a, const Memory& b) {
 }
 
 void set_target(Call& call, const TensorView& tensor) {
+    TUTTI_ASSERT(call.target == nullptr);
     const Memory memory = memory_of(tensor);
     call.target = &tensor;
     call.output = memory.begin;
@@ -85,6 +91,7 @@ void set_target(Call& call, const TensorView& tensor) {
 }
 void set_source(Call& call, const ConstTensorView& tensor) {
     const Memory memory = memory_of(tensor);
+    TUTTI_ASSERT(call.source == nullptr);
     call.source = &tensor;
     call.input = memory.begin;
     call.direct = memory.in_one_piece && call.scaling == nullptr;
@@ -116,11 +123,14 @@ enum class OwnBlock { nowhere, in_source, in_target };
 template <class Source, class Target>
 void set_memory(Call& call, const Source& source, const Target& target, OwnBlock own = OwnBlock::nowhere) {
     const Memory from = memory_of(source), to = memory_of(target);
+    TUTTI_ASSERT(call.source == nullptr && call.sources == nullptr && call.target == nullptr &&
+                 call.targets == nullptr);
     refer(call, source);
     refer(call, target);
     call.input = from.begin;
     call.output = to.begin;
     if (!from.in_one_piece || !to.in_one_piece || call.scaling != nullptr || !call.counts.empty()) return;
+    TUTTI_ASSERT(own == OwnBlock::nowhere || call.block_bytes != engine::CollectiveCall::different);
     const std::size_t before = static_cast<std::size_t>(call.group->rank()) * call.block_bytes;
     const bool in_place = (own == OwnBlock::in_source && to.begin == from.begin + before) ||
                           (own == OwnBlock::in_target && from.begin == to.begin + before);
@@ -133,12 +143,14 @@ void set_memory(Call& call, const Source& source, const Target& target, OwnBlock
 template <class List>
 std::span<const std::uint64_t> counts_of(const List& list, RankNumbers& room) {
     const std::span<std::uint64_t> counts = room.take(list.size());
+    TUTTI_ASSERT(counts.size() == list.size());
     std::ranges::transform(list, counts.begin(), [](const ConstTensorView& view) { return count_of(view); });
     return counts;
 }
 
 template <class List>
 void check_list(const Call& call, const char* list_name, const char* entry, const List& list, DType dtype) {
+    TUTTI_ASSERT(call.group != nullptr);
     check_length(call.name, list_name, list.size(), *call.group);
     for (const ConstTensorView& view : list) check_dtype(call.name, entry, view, dtype, *call.group);
 }
@@ -153,11 +165,13 @@ void refuse_list(const Call& call, const char* list_name) {
            call.group->rank(), call.root);
 }
 bool is_root(const Call& call) {
+    TUTTI_ASSERT(call.root >= 0 && call.root < call.group->size());
     return call.group->rank() == call.root;
 }
 
 // Checks the device, and takes the type.
 void set_type(Call& call, const char* argument, const ConstTensorView& view) {
+    TUTTI_ASSERT(call.group != nullptr && view.element_count() >= 0);
     check_device(call.name, argument, view, *call.group);
     call.dtype = view.dtype();
 }
@@ -203,6 +217,7 @@ void all_gather(Call& call, const TensorList& outputs, const ConstTensorView& te
                 count_of(tensor));
     call.set_counts(counts_of(outputs, call.receive_room));
     set_memory(call, tensor, outputs, OwnBlock::in_target);
+    TUTTI_ASSERT(call.counts.empty() || call.counts.size() == outputs.size());
     set_fingerprint_of_blocks(call);
 }
 
@@ -227,6 +242,7 @@ void all_gather_into_tensor_uneven(Call& call, const TensorView& output, const C
     check_count(call.name, "input", input, counts[static_cast<std::size_t>(call.group->rank())]);
     call.set_counts(counts);
     set_memory(call, input, output, OwnBlock::in_target);
+    TUTTI_ASSERT(call.counts.empty() || call.counts.size() == static_cast<std::size_t>(call.group->size()));
     set_fingerprint_of_blocks(call);
 }
 
@@ -269,6 +285,7 @@ void reduce_scatter(Call& call, const TensorView& output, const ConstTensorList&
                 count_of(output));
     set_op(call, o.op);
     call.set_counts(counts_of(inputs, call.send_room));
+    TUTTI_ASSERT(call.counts.empty() || call.counts.size() == inputs.size());
     set_memory(call, inputs, output, OwnBlock::in_source);
     set_fingerprint_of_blocks(call, o.op.kind());
 }
@@ -296,6 +313,7 @@ void reduce_scatter_tensor_uneven(Call& call, const TensorView& output, const Co
     set_op(call, o.op);
     call.set_counts(counts);
     set_memory(call, input, output, OwnBlock::in_source);
+    TUTTI_ASSERT(call.counts.empty() || call.counts.size() == static_cast<std::size_t>(call.group->size()));
     set_fingerprint_of_blocks(call, o.op.kind());
 }
 
@@ -329,6 +347,7 @@ void all_to_all_v(Call& call, const TensorView& output, const ConstTensorView& i
     call.set_blocks(blocks.send.counts, blocks.receive.counts);
     call.send_offsets = blocks.send.offsets;
     call.receive_offsets = blocks.receive.offsets;
+    TUTTI_ASSERT(call.send_counts.size() == call.receive_counts.size());
     set_memory(call, input, output);
     set_fingerprint_of_exchange(call);
 }
@@ -343,6 +362,7 @@ void all_to_all(Call& call, const TensorList& outputs, const ConstTensorList& in
     const auto me = static_cast<std::size_t>(call.group->rank());
     check_count(call.name, "output_list's entry for this rank", outputs[me], count_of(inputs[me]));
     call.set_blocks(counts_of(inputs, call.send_room), counts_of(outputs, call.receive_room));
+    TUTTI_ASSERT(call.send_counts.size() == call.receive_counts.size());
     set_memory(call, inputs, outputs);
     set_fingerprint_of_exchange(call);
 }
@@ -360,6 +380,7 @@ void barrier(Call& call, const BarrierOptions& o) {
             call.direct = false;
         }
     }
+    TUTTI_ASSERT(call.count == 0);
     set_fingerprint(call);
 }
 

@@ -1,7 +1,7 @@
-// Call: a collective as its caller asks for it. It is filled in once, by the one function that checks the arguments of
-// that collective, and lies on the caller's stack. A short call runs as it is (group/short_calls). An Operation is made
-// from the same value where the call has to live longer: it is long, asynchronous, planned or collected, another
-// backend runs it, its buffers are not in one piece, or it takes longer than a moment.
+// Call: the arguments of a collective call, checked. The one function that checks the arguments of a collective fills
+// it in, and it lives on the caller's stack. A short call runs as it is (group/short_calls). An Operation is made of it
+// if the call has to live longer: it is long, asynchronous, planned or collected, another backend runs it, its buffers
+// are not contiguous, or it takes longer than a moment.
 //
 // Threads: its caller's.
 #pragma once
@@ -23,7 +23,7 @@ namespace tutti::api {
 using detail::Group;
 using detail::Operation;
 
-/// It refers to its caller's arguments.
+/// Refers to its caller's arguments.
 struct Call : engine::CollectiveCall {
     Call() = default;
     Call(const Call&) = delete;
@@ -33,8 +33,8 @@ struct Call : engine::CollectiveCall {
     Group* group = nullptr;
     milliseconds timeout{0};  ///< zero: the group's
     Stream stream{};
-    // The tensor that is read, or one for each rank; and the one that is written, which may be read too. Null where
-    // this rank has none.
+    // The tensor that is read, or a list with one for each rank; and the tensor that is written, which may also be
+    // read. Null if this rank has none.
     const ConstTensorView* source = nullptr;
     const ConstTensorList* sources = nullptr;
     const TensorView* target = nullptr;

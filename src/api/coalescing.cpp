@@ -2,6 +2,7 @@
 #include "api/arguments.hpp"
 #include "api/coalescing_internal.hpp"
 #include "api/detail.hpp"
+#include "core/assert.hpp"
 #include "core/per_thread.hpp"
 #include "record/public_call.hpp"
 
@@ -55,8 +56,10 @@ std::vector<CollectedCalls*>& scopes() {
 }  // namespace
 
 CollectedCalls::CollectedCalls(std::shared_ptr<Group> group) : group_(std::move(group)) {
+    TUTTI_ASSERT(group_ != nullptr);
     scopes().push_back(this);
     ++api::open_scopes;
+    TUTTI_ASSERT(api::open_scopes > 0 && api::open_scopes >= static_cast<int>(scopes().size()));
 }
 
 CollectedCalls* CollectedCalls::find(const Group& group) noexcept {
@@ -68,8 +71,10 @@ CollectedCalls* CollectedCalls::find(const Group& group) noexcept {
 std::vector<api::PreparedOperation> CollectedCalls::close() {
     if (std::exchange(open_, false)) {
         std::erase(scopes(), this);
+        TUTTI_ASSERT(api::open_scopes > 0);
         --api::open_scopes;
     }
+    TUTTI_ASSERT(!open_ && std::ranges::find(scopes(), this) == scopes().end());
     return std::exchange(operations_, {});
 }
 
@@ -103,16 +108,19 @@ std::vector<Batch> batches_of(const std::vector<PreparedOperation>& operations) 
         }
         const std::uint64_t kind = kind_of(*operation), bytes = packed_bytes(*operation);
         const auto fits = [&](const Batch& b) { return b.kind == kind && b.bytes + bytes <= pack_bytes_max; };
+        TUTTI_ASSERT(bytes <= pack_bytes_max);
         auto batch = std::ranges::find_if(batches, fits);
         if (batch == batches.end()) batch = batches.insert(batch, Batch{kind, 0, {}});
         batch->bytes += bytes;
         batch->pieces.push_back(operation);
     }
+    TUTTI_ASSERT(operations.empty() == batches.empty() && batches.size() <= operations.size());
     return batches;
 }
 
 // Completes when all of them have, with the first error.
 PreparedOperation one_for(const char* name, const std::shared_ptr<Group>& group, std::size_t count) {
+    TUTTI_ASSERT(group != nullptr);
     auto whole = std::make_shared<Operation>();
     whole->name = name;
     whole->is_collective = false;
@@ -143,6 +151,7 @@ class Ends : public DeviceEvent {
 // Of operations on one device: the whole is in its streams when all of them are.
 void give_event(const PreparedOperation& whole, const std::vector<PreparedOperation>& operations) {
     if (operations.empty() || operations.front()->device.type == Device::Type::cpu) return;
+    TUTTI_ASSERT(whole != nullptr && !whole->issued());
     const auto same = [&](const PreparedOperation& o) { return o->device == operations.front()->device; };
     if (!std::ranges::all_of(operations, same)) return;
     whole->device = operations.front()->device;
@@ -162,6 +171,7 @@ bool is_collected(const Group& group) noexcept {
 }
 
 bool collect(const PreparedOperation& operation) {
+    TUTTI_ASSERT(operation != nullptr && !operation->done());
     if (open_scopes == 0) return false;
     if (call_recorder != nullptr) {
         call_recorder->run(operation);
@@ -174,6 +184,7 @@ bool collect(const PreparedOperation& operation) {
 
 Work launch(const char* name, const std::shared_ptr<Group>& group, const std::vector<PreparedOperation>& operations,
             Driver driver) {
+    TUTTI_ASSERT(group != nullptr);
     refuse_if_recorded(name);
     const bool in_background = driver == Driver::background;
     const std::vector<Batch> batches = batches_of(operations);
@@ -183,6 +194,7 @@ Work launch(const char* name, const std::shared_ptr<Group>& group, const std::ve
     std::vector<PreparedOperation> started;
     for (const Batch& batch : batches)
         started.push_back(batch.pieces.size() == 1 ? batch.pieces.front() : pack(batch.pieces));
+    TUTTI_ASSERT(started.size() == batches.size());
     if (started.size() == 1 && started.front()->is_collective) {
         group->submit(started.front(), in_background);
         return Work(started.front());
@@ -200,11 +212,13 @@ Work launch(const char* name, const std::shared_ptr<Group>& group, const std::ve
             {
                 const std::lock_guard lock(countdown->mutex);
                 if (const auto error = one->error(); error && !countdown->first) countdown->first = error;
+                TUTTI_ASSERT(countdown->left > 0);
                 if (--countdown->left > 0) return;
             }
             for (const auto& write : std::exchange(countdown->results, {})) {
                 if (!countdown->first) write();
             }
+            TUTTI_ASSERT(!whole->done());
             whole->complete(countdown->first);
             whole->run_continuations();
         });
@@ -231,6 +245,7 @@ Coalescing::Coalescing(const CoalescingOptions& o) : exceptions_(std::uncaught_e
 Coalescing::~Coalescing() noexcept(false) {
     if (!calls_ || !calls_->is_open() || std::uncaught_exceptions() > exceptions_) return;
     const auto operations = calls_->close();
+    TUTTI_ASSERT(!calls_->is_open());
     api::launch("Coalescing", calls_->group(), operations, api::Driver::caller).wait();
 }
 
@@ -241,6 +256,7 @@ Work Coalescing::end() {
         throw InvalidArgument("Coalescing.end: another thread made the scope: expected that thread");
     const record::PublicCall public_call("Coalescing");
     const auto operations = calls_->close();
+    TUTTI_ASSERT(!calls_->is_open());
     return api::launch("Coalescing", calls_->group(), operations, api::Driver::background);
 }
 
@@ -263,6 +279,7 @@ Work launch_all(const char* name, const ProcessGroup& target, std::size_t count,
             throw InvalidArgument(fmt::format("{}: tensor {}: {}", name, i, error.what()), error.context());
         }
     }
+    TUTTI_ASSERT(operations.size() == count);
     if (api::in_detail()) api::verify(name, operations);
     return api::launch(name, group, operations, driver);
 }

@@ -10,10 +10,10 @@
 
 namespace tutti::api {
 
-/// Scopes that this thread has open: where there are none, calls look no further.
+/// The number of scopes that this thread has open: if it is zero, calls look no further.
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local int open_scopes = 0;
 
-/// Takes the calls of its thread, on all groups, instead of running them: a graph's capture (graph/capture.hpp).
+/// Takes the calls of its thread, on all groups, instead of running them: the capture of a graph (graph/capture.hpp).
 class CallRecorder {
  public:
     CallRecorder() = default;
@@ -25,32 +25,32 @@ class CallRecorder {
     /// Throws InvalidArgument: that call cannot be taken.
     [[noreturn]] virtual void refuse(const char* call) = 0;
 };
-/// Where there is one, open_scopes counts it.
+/// The thread's recorder, if there is one; it counts in open_scopes.
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local CallRecorder* call_recorder = nullptr;
 inline void refuse_if_recorded(const char* call) {
     if (call_recorder != nullptr) call_recorder->refuse(call);
 }
 
-/// Whether a scope of this thread collects the group's calls.
+/// Whether a scope of this thread collects calls of the group.
 bool is_collected(const Group& group) noexcept;
-/// Takes the operation for the scope that collects its group's calls; false: there is none.
+/// Hands the operation to the scope that collects its group's calls; false if there is none.
 bool collect(const PreparedOperation& operation);
 
-/// The thread that makes progress: the caller, which waits at once, or another.
+/// The thread that drives the operations: the caller, which waits at once, or another.
 enum class Driver { caller, background };
-/// Starts them, short ones of a kind in one. Each reads the values from before any of them wrote; where several write
-/// to the same memory, the last one's result stays. Throws InvalidArgument, before sending anything, when they overlap
-/// on another device than the host.
+/// Starts the operations; short ones of one kind are packed into one. Each reads its inputs before any of them writes;
+/// if several write to the same memory, the result of the last remains. Throws InvalidArgument, before sending
+/// anything, if they overlap on a device other than the host.
 Work launch(const char* name, const std::shared_ptr<Group>& group, const std::vector<PreparedOperation>& operations,
             Driver driver);
 
-/// Gives operations that overlap copies of their own. Returns the functions that write their results, in their order,
-/// once all of them have ended (apart.cpp).
+/// Gives operations that overlap copies of their own (apart.cpp). Returns the functions that write their results, to be
+/// called in order once all operations have completed.
 std::vector<std::function<void()>> set_apart(const char* name, const std::vector<PreparedOperation>& operations);
 
-/// One operation for several of one kind (pack.cpp).
+/// Packing: one operation for several of one kind (pack.cpp).
 bool may_be_packed(const Operation& operation);
-/// Of this rank's buffers and of the others' alike.
+/// The bytes of the operation in a pack; equal on all ranks.
 std::uint64_t packed_bytes(const Operation& operation);
 /// The kind, equal for all operations in one pack.
 std::uint64_t kind_of(const Operation& operation);

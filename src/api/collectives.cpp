@@ -3,6 +3,7 @@
 #include "api/call.hpp"
 #include "api/coalescing_internal.hpp"
 #include "api/detail.hpp"
+#include "core/assert.hpp"
 #include "record/public_call.hpp"
 
 namespace tutti {
@@ -14,6 +15,7 @@ using api::Call;
 // In the slots of the ranks of one host, where the call is short and this thread's group is at rest. False: nothing has
 // been done.
 bool run_short(const Call& call) {
+    TUTTI_ASSERT(call.group != nullptr && call.direct);
     detail::Group& group = *call.group;
     return group.planner().fits_in_slots(call) &&
            group.run_short(call,
@@ -22,6 +24,7 @@ bool run_short(const Call& call) {
 
 // Apart, so that a short call has none of its instructions.
 [[gnu::noinline]] void run_as_operation(const Call& call) {
+    TUTTI_ASSERT(call.group != nullptr && call.fingerprint != 0);
     const api::PreparedOperation operation = api::prepare(call);
     if (!api::collect(operation)) detail::group_of(*operation).run(operation);
 }
@@ -30,6 +33,7 @@ template <auto fill_in, class... Arguments>
 void run(const Arguments&... arguments) {
     Call call;
     fill_in(call, arguments...);
+    TUTTI_ASSERT(call.group != nullptr && call.fingerprint != 0);
     if (api::in_detail()) [[unlikely]]
         api::verify(call);
     const bool collected = api::open_scopes > 0 && api::is_collected(*call.group);
@@ -42,6 +46,7 @@ Work start(const Arguments&... arguments) {
     fill_in(call, arguments...);
     if (api::in_detail()) api::verify(call);
     api::PreparedOperation operation = api::prepare(call);
+    TUTTI_ASSERT(operation->group.get() == call.group);
     if (api::call_recorder != nullptr) return api::call_recorder->start(operation);
     detail::group_of(*operation).submit(operation, true);
     return Work(std::move(operation));
@@ -57,6 +62,7 @@ void run_with_sizes_of_all(const char* name, std::vector<std::int64_t> Options::
     std::vector<std::int64_t>& all = complete.*sizes;
     all.resize(static_cast<std::size_t>(group->size()));
     const std::vector<std::int64_t> rows{api::rows_of(own)};
+    TUTTI_ASSERT(all.size() == static_cast<std::size_t>(group->size()));
     all_gather_into_tensor(all, rows, {.group = options.group, .timeout = options.timeout});
     run<fill_in>(output, input, complete);
 }

@@ -2,6 +2,7 @@
 
 #include "api/arguments.hpp"
 #include "api/coalescing_internal.hpp"
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
 #include "operation/fingerprint.hpp"
@@ -72,7 +73,9 @@ std::string describe(const Announcement& one) {
 class Comparison {
  public:
     Comparison(const Group& group, std::vector<Announcement> all)
-        : group_(group), own_(all[static_cast<std::size_t>(group.rank())]), all_(std::move(all)) {}
+        : group_(group), own_(all[static_cast<std::size_t>(group.rank())]), all_(std::move(all)) {
+        TUTTI_ASSERT(all_.size() == static_cast<std::size_t>(group.size()));
+    }
 
     void run() const {
         for (std::size_t r = 1; r < all_.size(); ++r) {
@@ -112,6 +115,8 @@ class Comparison {
                                own_.shape.size()));
     }
     void check_pair(std::size_t from, std::size_t to) const {
+        TUTTI_ASSERT(to < all_.size() && all_[from].sent.size() == all_.size());
+        TUTTI_ASSERT(all_[to].received.size() == all_.size());
         const std::uint64_t sent = all_[from].sent[to], expected = all_[to].received[from];
         if (sent == expected) return;
         fail(to,
@@ -126,6 +131,7 @@ class Comparison {
 };
 
 void compare(Group& group, milliseconds timeout, const Announcement& own) {
+    TUTTI_ASSERT(group.size() > 0);
     const ProcessGroup handle(group.shared_from_this());
     monitored_barrier({.group = handle, .timeout = timeout, .wait_all_ranks = true});
     Comparison(group, all_gather_object(own, {.group = handle, .timeout = timeout})).run();
@@ -135,6 +141,7 @@ void compare(Group& group, milliseconds timeout, const Announcement& own) {
 Announcement announcement_of(const char* name, const engine::CollectiveCall& call, int ranks) {
     Announcement own{
         .name = name, .device = {}, .fingerprints = {call.fingerprint}, .shape = {}, .blocks = {}, .sent = {}};
+    TUTTI_ASSERT(ranks > 0);
     own.blocks.assign(call.counts.begin(), call.counts.end());
     const CollectiveTraits::Extent input = traits_of(call.collective).input;
     if (input == CollectiveTraits::Extent::exchanged) {
@@ -159,6 +166,7 @@ const ConstTensorView* counted(const Call& call, ConstTensorView& room) {
 }  // namespace
 
 void verify(const Call& call) {
+    TUTTI_ASSERT(call.group != nullptr);
     if (call_recorder != nullptr) return;  // nothing is called yet
     Announcement own = announcement_of(call.name, call, call.group->size());
     ConstTensorView room;
@@ -175,6 +183,7 @@ void verify(const Call& call) {
 }
 
 void verify(const char* name, std::span<const PreparedOperation> operations) {
+    TUTTI_ASSERT(!operations.empty());
     if (call_recorder != nullptr) return;
     Operation& first = *operations.front();
     Announcement own = announcement_of(name, first.call, detail::group_of(first).size());

@@ -12,10 +12,10 @@ namespace tutti::api {
 inline bool in_detail() noexcept {
     return debug_level_is_detail();
 }
-/// Waits for all ranks of the group, and compares what they are about to call. Throws CollectiveMismatch on all of
-/// them, or as monitored_barrier does.
+/// Waits for all ranks of the group, and compares their next calls. Throws CollectiveMismatch on all of them if they
+/// differ, and the errors of monitored_barrier.
 void verify(const Call& call);
-/// The same of a function that makes operations of its arguments: it calls them all at once.
+/// The same for a function that makes operations of its arguments; all of them are compared at once.
 void verify(const char* name, std::span<const PreparedOperation> operations);
 
 }  // namespace tutti::api

@@ -2,6 +2,7 @@
 #include <tutti/device_mesh.hpp>
 
 #include "api/mesh_state.hpp"
+#include "core/assert.hpp"
 #include "record/call_site.hpp"
 
 #include <tutti/error.hpp>
@@ -47,6 +48,7 @@ std::vector<std::size_t> DeviceMesh::dims() const {
         const auto& more = state_->axis(axis).dims;
         dims.insert(dims.end(), more.begin(), more.end());
     }
+    TUTTI_ASSERT(std::ranges::all_of(dims, [&](std::size_t d) { return d < state_->layout().mesh().shape().size(); }));
     return dims;
 }
 
@@ -63,6 +65,7 @@ std::vector<int> DeviceMesh::shape() const {
 int DeviceMesh::size() const {
     int size = 1;
     for (const std::size_t axis : axes_) size *= state_->layout().size_along(state_->axis(axis).dims);
+    TUTTI_ASSERT(size >= 1);
     return size;
 }
 int DeviceMesh::size(MeshDim dim) const {
@@ -93,6 +96,7 @@ std::optional<std::vector<int>> DeviceMesh::get_coordinate() const {
     if (!state_->layout().inside()) return std::nullopt;
     std::vector<int> coordinate;
     for (const std::size_t axis : axes_) coordinate.push_back(state_->layout().index_along(state_->axis(axis).dims));
+    TUTTI_ASSERT(coordinate.size() == axes_.size());
     return coordinate;
 }
 int DeviceMesh::get_local_rank(MeshDim dim) const {

@@ -3,6 +3,7 @@
 
 #include "api/agreement.hpp"
 #include "api/arguments.hpp"
+#include "core/assert.hpp"
 #include "core/hash.hpp"
 #include "core/settings.hpp"
 #include "core/text.hpp"
@@ -71,12 +72,14 @@ void check(Ranks& ranks, const World& world) {
     }
     if (const auto twice = std::ranges::adjacent_find(ranks); twice != ranks.end())
         throw InvalidArgument(fmt::format("new_group: ranks has {} twice: expected each rank once", *twice));
+    TUTTI_ASSERT(std::ranges::is_sorted(ranks) && !ranks.empty());
 }
 
 // `parent`: a group all of whose ranks make this one together; null: only its members do.
 ProcessGroup make(const std::shared_ptr<World>& world, const Ranks& ranks, GroupPlace place,
                   const std::string& description, milliseconds timeout, const Movers& movers,
                   const std::shared_ptr<const Group>& parent = nullptr) {
+    TUTTI_ASSERT(!ranks.empty() && timeout.count() > 0);
     if (std::ranges::find(ranks, world->rank()) == ranks.end()) {
         if (parent) parent->backends().stay_out_of_split(movers.backends);
         return ProcessGroup::non_member();
@@ -124,7 +127,9 @@ std::uint64_t next_number(const World& world, const Ranks& ranks) {
 // The lowest takes the place, and no rank goes on before all members have come: the others of the world do not come.
 GroupPlace meet_members(World& world, const Ranks& ranks, milliseconds timeout) {
     const std::string list = fmt::format("[{}]", fmt::join(ranks, ", "));
+    TUTTI_ASSERT(!ranks.empty());
     const auto own = static_cast<int>(std::ranges::find(ranks, world.rank()) - ranks.begin());
+    TUTTI_ASSERT(own >= 0 && static_cast<std::size_t>(own) < ranks.size());
     std::string card;
     if (own == 0) {
         const std::uint64_t bytes = GroupMemory::part_bytes(world.layout().host_of, ranks);
@@ -142,6 +147,7 @@ GroupPlace meet_members(World& world, const Ranks& ranks, milliseconds timeout) 
                           .once = true,
                           .members = ranks},
                          card);
+    TUTTI_ASSERT(met.cards.size() == ranks.size());
     const std::string& place = met.cards.front();
     const std::size_t space = place.find(' ');
     const auto index = number_in<std::uint32_t>(std::string_view(place).substr(0, space));
@@ -171,6 +177,7 @@ std::vector<ProcessGroup> new_groups(std::vector<Ranks> lists, const NewGroupOpt
     check(o);
     const std::shared_ptr<World> world = world_of(o);
     std::uint64_t bytes = 0;
+    TUTTI_ASSERT(world != nullptr);
     for (Ranks& ranks : lists) {
         check(ranks, *world);
         bytes = std::max(bytes, GroupMemory::part_bytes(world->layout().host_of, ranks));
@@ -182,6 +189,7 @@ std::vector<ProcessGroup> new_groups(std::vector<Ranks> lists, const NewGroupOpt
     agree(all_of(*world), lists);
     // Ranks count alike: none has counted groups that they did not agree about.
     const GroupPlace first = world->groups().next_place(static_cast<std::uint32_t>(lists.size()), bytes);
+    TUTTI_ASSERT(first.index > 0);
     const Movers movers = movers_of(o);
     const milliseconds timeout = timeout_of(o, movers);
     const std::shared_ptr<Group> whole = all_of(*world);
@@ -189,6 +197,7 @@ std::vector<ProcessGroup> new_groups(std::vector<Ranks> lists, const NewGroupOpt
     for (std::uint32_t i = 0; i < lists.size(); ++i)
         groups.push_back(
             make(world, lists[i], {first.index + i, first.offset + i * bytes}, o.group_desc, timeout, movers, whole));
+    TUTTI_ASSERT(groups.size() == lists.size());
     return groups;
 }
 
@@ -218,6 +227,7 @@ std::pair<ProcessGroup, std::vector<ProcessGroup>> new_subgroups(int group_size,
     }
     std::vector<Ranks> lists(static_cast<std::size_t>(size / group_size));
     for (int r = 0; r < size; ++r) lists[static_cast<std::size_t>(r / group_size)].push_back(r);
+    TUTTI_ASSERT(lists.back().size() == static_cast<std::size_t>(group_size));
     return new_subgroups_by_enumeration(std::move(lists), o);
 }
 
@@ -257,6 +267,7 @@ ProcessGroup ProcessGroup::split(const SplitOptions& o) const {
     mine[2] = first.index, mine[3] = first.offset;
     const std::vector<std::uint64_t> all =
         api::gather_words(parent, mine, "ProcessGroup.split", group::Making::split, 0);
+    TUTTI_ASSERT(all.size() == mine.size() * static_cast<std::size_t>(parent->size()));
     first = {static_cast<std::uint32_t>(all[2]), all[3]};
 
     std::map<int, std::vector<std::pair<int, int>>> colours;  // (key, rank)
@@ -275,6 +286,7 @@ ProcessGroup ProcessGroup::split(const SplitOptions& o) const {
     Ranks ranks;
     for (const auto& [key, rank] : members) ranks.push_back(parent->ranks().global(rank));
     const auto before = static_cast<std::uint32_t>(std::distance(colours.begin(), colours.find(o.color)));
+    TUTTI_ASSERT(!ranks.empty() && before < most);
     return make(world, ranks, {first.index + before, first.offset + before * bytes}, o.group_desc,
                 o.timeout.value_or(parent->timeout()), movers, parent);
 }

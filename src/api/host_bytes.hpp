@@ -1,13 +1,12 @@
-// HostBytes: tutti's own collectives on a group's ranks, as for objects and agreements.
+// HostBytes: marks tutti's own collectives among the ranks of a group, as for objects and agreements.
 #pragma once
 
 #include <utility>
 
 namespace tutti::api {
 
-/// While it lives, the operations that this thread prepares carry bytes in host memory between the ranks of a group,
-/// whichever devices the group's backends serve: the backend of host memory runs them, or tutti itself where there is
-/// none.
+/// A scope in which the operations that this thread prepares carry bytes in host memory, whichever devices the group's
+/// backends serve: the backend for host memory runs them, or tutti itself if there is none.
 class HostBytes {
  public:
     HostBytes() : before_(std::exchange(meant_, true)) {}

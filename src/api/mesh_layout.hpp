@@ -1,4 +1,4 @@
-// MeshLayout: the ranks along the dimensions of an array, seen from one rank. Pure arithmetic.
+// MeshLayout: the ranks along the dimensions of an array, from the point of view of one rank. Pure arithmetic.
 #pragma once
 
 #include <tutti/device_mesh.hpp>
@@ -10,26 +10,26 @@ namespace tutti::detail {
 
 class MeshLayout {
  public:
-    using Dims = std::vector<std::size_t>;  ///< ranks are counted in this order, the last dimension first
+    using Dims = std::vector<std::size_t>;  ///< in this order; ranks are enumerated with the last dimension fastest
 
-    /// Each rank stands in it at most once.
+    /// `mesh` has each rank at most once.
     MeshLayout(RankArray mesh, int rank);
 
     const RankArray& mesh() const noexcept { return mesh_; }
     /// Whether the rank is in the mesh.
     bool inside() const noexcept { return inside_; }
-    /// How many ranks lie along the dimensions.
+    /// The number of ranks along the dimensions.
     int size_along(const Dims& dims) const;
-    /// The rank's index among them; 0: it is not in the mesh.
+    /// The rank's index among them; 0 if it is not in the mesh.
     int index_along(const Dims& dims) const;
-    /// They, at the rank's place in all other dimensions (0 if it is not in the mesh).
+    /// These ranks, at the rank's coordinates in all other dimensions (0 if it is not in the mesh).
     std::vector<int> ranks_along(const Dims& dims) const { return ranks_along(dims, place_); }
 
     struct Lines {
         std::vector<std::vector<int>> ranks;
-        std::size_t own = 0;  ///< the one of the rank
+        std::size_t own = 0;  ///< the index of the rank's line
     };
-    /// The same of all places, in row-major order.
+    /// The lines at all coordinates of the other dimensions, in row-major order.
     Lines lines_along(const Dims& dims) const;
 
  private:

@@ -2,6 +2,7 @@
 #include "api/agreement.hpp"
 #include "api/arguments.hpp"
 #include "api/mesh_state.hpp"
+#include "core/assert.hpp"
 #include "core/hash.hpp"
 #include "core/per_thread.hpp"
 #include "record/call_site.hpp"
@@ -63,6 +64,7 @@ std::string fault_of_shape(const std::vector<int>& shape) {
 }
 
 std::string fault_of_product(const std::vector<int>& shape, int world_size) {
+    TUTTI_ASSERT(!shape.empty());
     std::int64_t product = 1;
     for (const int size : shape) product = std::min<std::int64_t>(product * size, std::numeric_limits<int>::max());
     if (product == world_size) return {};
@@ -72,6 +74,7 @@ std::string fault_of_product(const std::vector<int>& shape, int world_size) {
 
 std::string fault_of_ranks(const RankArray& mesh, int world_size) {
     std::vector<bool> seen(static_cast<std::size_t>(world_size));
+    TUTTI_ASSERT(seen.size() == static_cast<std::size_t>(world_size));
     for (const int rank : mesh.ranks()) {
         if (rank < 0 || rank >= world_size)
             return fmt::format("mesh has {}: expected global ranks, 0 to {}", rank, world_size - 1);
@@ -130,6 +133,7 @@ DeviceMesh::DeviceMesh(std::string_view device_type, const RankArray& mesh, cons
     const std::shared_ptr<World> world = world_of("DeviceMesh", o);
     if (const auto all = detail::group_of_all(*world)) throw_if("DeviceMesh", fault_of_backends(device_type, *all));
     state_ = checked_state("DeviceMesh", world, mesh, o.dim_names, device_type);
+    TUTTI_ASSERT(state_ != nullptr && axes_.size() == mesh.shape().size());
 }
 
 DeviceMesh init_device_mesh(std::string_view device_type, const std::vector<int>& shape, const MeshOptions& o) {
@@ -171,6 +175,7 @@ std::shared_ptr<World> world_of(const std::vector<ProcessGroup>& groups, const P
 }
 
 void check_groups(const std::vector<ProcessGroup>& groups, const MeshState& state) {
+    TUTTI_ASSERT(state.layout().mesh().shape().size() == groups.size());
     for (std::size_t i = 0; i < groups.size(); ++i) {
         if (state.layout().inside() && !groups[i]) {
             throw InvalidArgument(
@@ -229,6 +234,7 @@ DeviceMesh DeviceMesh::from_group(const std::vector<ProcessGroup>& groups, std::
     for (const ProcessGroup& group : groups)
         if (group) throw_if(operation, fault_of_backends(device_type, *group.impl()));
     const auto state = checked_state(operation, world_of(groups, o.world), *o.mesh, o.dim_names, device_type);
+    TUTTI_ASSERT(state != nullptr);
     check_groups(groups, *state);
     for (std::size_t i = 0; i < groups.size(); ++i) state->set_group(i, groups[i]);
     if (groups.size() == 1) state->set_members(groups[0]);
@@ -251,6 +257,7 @@ DeviceMeshScope::DeviceMeshScope(const DeviceMesh& mesh) {
     current_meshes().push_back(mesh);
 }
 DeviceMeshScope::~DeviceMeshScope() {
+    TUTTI_ASSERT(!current_meshes().empty());
     current_meshes().pop_back();
 }
 DeviceMesh current_device_mesh() {

@@ -1,6 +1,7 @@
 #include "api/mesh_state.hpp"
 
 #include "api/agreement.hpp"
+#include "core/assert.hpp"
 #include "core/hash.hpp"
 
 #include <tutti/error.hpp>
@@ -29,12 +30,14 @@ std::string in_words(const MeshAxis& axis, const RankArray& mesh) {
 MeshState::MeshState(std::shared_ptr<World> world, RankArray mesh, const std::vector<std::string>& names,
                      Device::Type device_type)
     : world_(std::move(world)), layout_(std::move(mesh), world_->rank()), device_type_(name_of(device_type)) {
+    TUTTI_ASSERT(names.empty() || names.size() == layout_.mesh().shape().size());
     for (std::size_t d = 0; d < layout_.mesh().shape().size(); ++d)
         axes_.push_back({.name = names.empty() ? "" : names[d], .dims = {d}});
 }
 
 const MeshAxis& MeshState::axis(std::size_t index) const {
     const std::lock_guard lock(mutex_);
+    TUTTI_ASSERT(index < axes_.size());
     return axes_[index];
 }
 
@@ -47,6 +50,7 @@ std::optional<std::size_t> MeshState::find(std::string_view name) const {
 
 std::size_t MeshState::flatten(const std::string& name, const MeshLayout::Dims& dims) {
     const std::lock_guard lock(mutex_);
+    TUTTI_ASSERT(!name.empty() && !dims.empty());
     const auto found = std::ranges::find(axes_, name, &MeshAxis::name);
     if (found == axes_.end()) {
         axes_.push_back({.name = name, .dims = dims});
@@ -75,6 +79,7 @@ ProcessGroup MeshState::group(std::size_t index) {
 
 void MeshState::set_group(std::size_t index, const ProcessGroup& group) {
     const std::lock_guard lock(mutex_);
+    TUTTI_ASSERT(index < axes_.size());
     axes_[index].group = group;
 }
 
@@ -94,6 +99,7 @@ ProcessGroup MeshState::make(const MeshAxis& axis) {
     const std::shared_ptr<Group> all = members();
     const RankArray& mesh = layout_.mesh();
     const MeshLayout::Lines lines = layout_.lines_along(axis.dims);
+    TUTTI_ASSERT(lines.own < lines.ranks.size());
     const auto count = static_cast<std::uint32_t>(lines.ranks.size());
     std::uint64_t bytes = 0;
     for (const std::vector<int>& ranks : lines.ranks)
@@ -115,6 +121,7 @@ ProcessGroup MeshState::make(const MeshAxis& axis) {
                                    : GroupPlace{static_cast<std::uint32_t>(theirs[0]), theirs[1]};
 
     const auto index = static_cast<std::uint32_t>(first.index + lines.own);
+    TUTTI_ASSERT(index >= first.index && count > 0);
     std::string description = axis.name;
     if (description.empty()) description = fmt::format("mesh_dim_{}", fmt::join(axis.dims, "_"));
     return ProcessGroup(Group::of_some(world_, {{index, first.offset + lines.own * bytes},

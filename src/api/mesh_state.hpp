@@ -1,7 +1,7 @@
 // MeshState: the state that all slices of a mesh share: its layout, and the groups made of it.
 //
-// Threads: any. No thread holds the lock while ranks wait for each other, so the first thread that needs a group makes
-// it: one at a time. Invariant: an axis, once there, keeps its place, its dimensions and its name.
+// Threads: any. No thread holds the lock while ranks wait for each other; one thread at a time makes a group at its
+// first use. Invariant: an existing axis keeps its index, its dimensions and its name.
 #pragma once
 
 #include "api/mesh_layout.hpp"
@@ -18,7 +18,7 @@
 
 namespace tutti::detail {
 
-/// A line of groups: along a dimension, or several that flatten() has made one.
+/// A direction of the mesh with its groups: one dimension, or several that flatten() has merged.
 struct MeshAxis {
     std::string name{};  // "": none was given
     MeshLayout::Dims dims;
@@ -27,7 +27,7 @@ struct MeshAxis {
 
 class MeshState {
  public:
-    /// The ranks are the world's, each at most once, and as many names as dimensions, or none.
+    /// `mesh` has ranks of the world, each at most once; `names`: one for each dimension, or none.
     MeshState(std::shared_ptr<World> world, RankArray mesh, const std::vector<std::string>& names,
               Device::Type device_type);
 

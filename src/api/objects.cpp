@@ -6,6 +6,7 @@
 #include "api/call.hpp"
 #include "api/coalescing_internal.hpp"
 #include "api/host_bytes.hpp"
+#include "core/assert.hpp"
 #include "object/codec.hpp"
 #include "operation/fingerprint.hpp"
 #include "record/public_call.hpp"
@@ -50,6 +51,7 @@ TensorView slice(const Tensor& tensor, std::size_t from, std::size_t count) {
 }
 
 Head head_of(const Tensor& blocks, std::size_t index = 0) {
+    TUTTI_ASSERT((index + 1) * block_bytes <= static_cast<std::size_t>(blocks.byte_count()));
     Head head;
     std::memcpy(&head, static_cast<const std::byte*>(blocks.raw_data()) + index * block_bytes, sizeof head);
     return head;
@@ -58,6 +60,7 @@ bool fits(const Head& head) {
     return head.bytes <= room_bytes;
 }
 void fill_block(const Tensor& blocks, std::size_t index, const Encoded& encoded) {
+    TUTTI_ASSERT((index + 1) * block_bytes <= static_cast<std::size_t>(blocks.byte_count()));
     auto* block = static_cast<std::byte*>(blocks.raw_data()) + index * block_bytes;
     const Head head{encoded.bytes, 0};
     std::memset(block, 0, block_bytes);
@@ -66,6 +69,7 @@ void fill_block(const Tensor& blocks, std::size_t index, const Encoded& encoded)
 }
 Encoded short_body(const Tensor& blocks, std::size_t index = 0) {
     const Head head = head_of(blocks, index);
+    TUTTI_ASSERT(fits(head));
     Encoded encoded{bytes_tensor(padded(head.bytes)), static_cast<std::size_t>(head.bytes)};
     std::memcpy(encoded.buffer.raw_data(),
                 static_cast<const std::byte*>(blocks.raw_data()) + index * block_bytes + sizeof head, encoded.bytes);
@@ -87,6 +91,7 @@ class Call {
                                               backend::to_string(group_->backends().names())));
         }
         deadline_ = Deadline::after(timeout.count() > 0 ? timeout : group_->timeout());
+        TUTTI_ASSERT(timeout.count() > 0 || group_->timeout().count() > 0);
     }
 
     const Group& group() const { return *group_; }
@@ -129,6 +134,7 @@ class Call {
 
     // Runs a collective under this call's name; a call of objects is compared as such.
     void run(const PreparedOperation& operation, std::optional<std::uint64_t> fingerprint = {}) const {
+        TUTTI_ASSERT(operation->group == group_);
         api::refuse_if_recorded(name_);
         operation->name = name_;
         if (fingerprint) operation->call.fingerprint = *fingerprint;
@@ -141,6 +147,7 @@ class Call {
     // All of `bytes`, which lives until the message has gone or come.
     PreparedOperation message(bool receives, int peer, OwnMessage channel, const Tensor& bytes,
                               std::size_t objects) const {
+        TUTTI_ASSERT(peer < size());
         api::refuse_if_recorded(name_);
         auto operation = std::make_shared<detail::Operation>();
         operation->name = name_;
@@ -184,6 +191,7 @@ int peer_of(const char* name, const char* argument, std::optional<int> global, s
 }
 
 ObjectList all_gather(const Call& call, const Object& object) {
+    TUTTI_ASSERT(call.size() > 0);
     const Encoded mine = call.encode({&object, 1});
     const Tensor block = bytes_tensor(block_bytes), blocks = bytes_tensor(block_bytes * call.ranks());
     fill_block(block, 0, mine);
@@ -219,10 +227,12 @@ ObjectList all_gather(const Call& call, const Object& object) {
                                                     static_cast<std::size_t>(head.bytes)};
         list[r] = call.decode_one(theirs, static_cast<int>(r));
     }
+    TUTTI_ASSERT(list.size() == call.ranks());
     return list;
 }
 
 ObjectList gather(const Call& call, const Object& object, int root) {
+    TUTTI_ASSERT(root >= 0 && root < call.size());
     const Encoded mine = call.encode({&object, 1});
     const bool is_root = call.rank() == root;
     const Tensor block = bytes_tensor(block_bytes);
@@ -256,11 +266,13 @@ ObjectList gather(const Call& call, const Object& object, int root) {
     wait_all(works);
     ObjectList objects;
     for (std::size_t r = 0; r < call.ranks(); ++r) objects.push_back(call.decode_one(bodies[r], static_cast<int>(r)));
+    TUTTI_ASSERT(objects.size() == call.ranks());
     return objects;
 }
 
 Object scatter(const Call& call, const ObjectList& objects, int root) {
     const bool is_root = call.rank() == root;
+    TUTTI_ASSERT(root >= 0 && root < call.size() && (!is_root || objects.size() == call.ranks()));
     const auto me = static_cast<std::size_t>(call.rank());
     std::vector<Encoded> bodies;
     const Tensor block = bytes_tensor(block_bytes), blocks = bytes_tensor(is_root ? block_bytes * call.ranks() : 0);

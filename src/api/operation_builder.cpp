@@ -1,5 +1,6 @@
 // Operations from calls: memory that is not in one piece goes through temporaries.
 #include "api/call.hpp"
+#include "core/assert.hpp"
 #include "reduce/reduce.hpp"
 
 #include <tutti/error.hpp>
@@ -30,11 +31,13 @@ class OperationBuilder {
         operation_->group = group_.shared_from_this();
         operation_->set_call(call);
         operation_->is_symmetric = group_.memory().uses_symmetric();
+        TUTTI_ASSERT(operation_->timeout.count() > 0 && call.fingerprint != 0);
         if (call.device) put_on(*call.device);
     }
 
     PreparedOperation build() {
         set_memory();
+        TUTTI_ASSERT(operation_->group != nullptr && !operation_->done());
         return std::move(operation_);
     }
 
@@ -43,6 +46,7 @@ class OperationBuilder {
 
     // For an operation without buffers.
     void put_on(Device device) {
+        TUTTI_ASSERT(device.type != Device::Type::cpu);
         operation_->device = device;
         if (operation_->stream == Stream{}) operation_->stream = current_stream(device.type);
     }
@@ -75,6 +79,7 @@ class OperationBuilder {
         if (view.contiguous()) return static_cast<std::byte*>(const_cast<void*>(view.data()));
         Tensor copy_of = empty(view.dtype(), view.shape());
         at_begin([copy_of, view] { copy(copy_of.view(), view); });
+        TUTTI_ASSERT(copy_of.byte_count() == view.byte_count());
         return keep(copy_of);
     }
     std::byte* packed(const ConstTensorList& list) {
@@ -114,10 +119,12 @@ class OperationBuilder {
         if (call_.collective != Collective::all_to_all) return false;
         std::uint64_t left = view.byte_count();
         for (int peer = 0; peer < group_.size(); ++peer) left -= call_.received_from(peer);
+        TUTTI_ASSERT(left <= view.byte_count());
         return left > 0;
     }
     // The same where only some elements are results: the others keep the values that they have by then.
     std::byte* unpacked_blocks(const TensorView& view) {
+        TUTTI_ASSERT(!view.contiguous());
         const Tensor whole = empty(view.dtype(), view.shape()), results = empty(view.dtype(), view.shape());
         at_end([whole, results, view, blocks = call_.output_parts(group_.rank(), group_.size())] {
             copy(whole.view(), view);
@@ -160,12 +167,14 @@ class OperationBuilder {
     }
     std::byte* keep(const Tensor& tensor) {
         operation_->temporaries.push_back(tensor);
+        TUTTI_ASSERT(tensor.raw_data() != nullptr || tensor.byte_count() == 0);
         return static_cast<std::byte*>(tensor.raw_data());
     }
     // Functions run in the order in which they were added; for every run of a plan anew.
     void at_begin(std::function<void()> f) { add(operation_->begin, std::move(f)); }
     void at_end(std::function<void()> f) { add(operation_->finish, std::move(f)); }
     static void add(std::function<void()>& to, std::function<void()> f) {
+        TUTTI_ASSERT(f != nullptr);
         if (!to) return void(to = std::move(f));
         to = [before = std::move(to), after = std::move(f)] {
             before();
@@ -175,6 +184,7 @@ class OperationBuilder {
 
     // premul_sum: the factor is applied to this rank's input, in the type of accumulation; the result is rounded once.
     void premultiply(ReduceOp op, std::uint64_t input_count, std::uint64_t output_count) {
+        TUTTI_ASSERT(op.kind() == ReduceOp::Kind::premul_sum);
         if (is_on_device()) return void(operation_->on_device.premultiplied = op);
         const DType stored = call_.dtype, wide = kernels::accumulation_dtype(stored);
         Tensor scaled = empty(wide, Extents::of(static_cast<std::int64_t>(input_count)));
@@ -195,6 +205,7 @@ class OperationBuilder {
         set_wide_type(wide);
     }
     void set_wide_type(DType wide) {
+        TUTTI_ASSERT(size_of(wide) >= size_of(call_.dtype));
         made().dtype = wide;
         if (made().counts.empty()) made().set_count(made().count);
     }
@@ -229,6 +240,7 @@ class OperationBuilder {
     }
     // On a device no copy can avoid an overlap: a rank's own block may lie where it is in the whole.
     void check_own_block_in_place() {
+        TUTTI_ASSERT(is_on_device());
         if (!operation_->on_device.input_blocks.empty() || !operation_->on_device.output_blocks.empty()) return;
         const auto place = [&](const std::vector<engine::Stretch>& blocks) {
             return blocks[static_cast<std::size_t>(group_.rank())].at;
@@ -256,6 +268,7 @@ class OperationBuilder {
 }  // namespace
 
 PreparedOperation prepare(const Call& call) {
+    TUTTI_ASSERT(call.group != nullptr);
     return OperationBuilder(call).build();
 }
 

@@ -1,5 +1,6 @@
 // One collective that does the work of several short ones: their tensors, one after the other, in a temporary.
 #include "api/coalescing_internal.hpp"
+#include "core/assert.hpp"
 #include "operation/fingerprint.hpp"
 
 #include <algorithm>
@@ -43,6 +44,7 @@ void copy_bytes(std::byte* to, const std::byte* from, std::uint64_t bytes) {
 // Copies the blocks of all ranks from the pieces to the pack, or back: the pack has a rank's blocks side by side.
 template <class F>
 void for_each_block(const std::vector<PreparedOperation>& pieces, F&& f) {
+    TUTTI_ASSERT(!pieces.empty());
     const std::size_t element = size_of(pieces.front()->call.dtype);
     std::vector<std::uint64_t> offsets(pieces.size());
     std::uint64_t packed = 0;
@@ -59,6 +61,7 @@ void for_each_block(const std::vector<PreparedOperation>& pieces, F&& f) {
 // The tensors of this rank alone, one after the other.
 template <class F>
 void for_each_own(const std::vector<PreparedOperation>& pieces, int rank, F&& f) {
+    TUTTI_ASSERT(rank >= 0);
     std::uint64_t packed = 0;
     for (const PreparedOperation& piece : pieces) {
         const std::uint64_t bytes = piece->call.count_of(rank) * size_of(piece->call.dtype);
@@ -80,10 +83,12 @@ std::uint64_t packed_bytes(const Operation& o) {
 }
 
 std::uint64_t kind_of(const Operation& o) {
+    TUTTI_ASSERT(o.is_collective);
     return o.call.fingerprint >> kind_shift;
 }
 
 PreparedOperation pack(const std::vector<PreparedOperation>& pieces) {
+    TUTTI_ASSERT(!pieces.empty());
     const Operation& first = *pieces.front();
     const Collective collective = first.call.collective;
     const int rank = first.group->ranks().rank();
@@ -97,6 +102,7 @@ PreparedOperation pack(const std::vector<PreparedOperation>& pieces) {
     std::uint64_t total = 0, count = 0;
     Counts said{pieces.size()};
     for (const PreparedOperation& piece : pieces) {
+        TUTTI_ASSERT(kind_of(*piece) == kind_of(first) && piece->group == first.group);
         total += packed_bytes(*piece);
         said.push_back(piece->call.fingerprint);
         whole->timeout = std::max(whole->timeout, piece->timeout);
@@ -109,6 +115,7 @@ PreparedOperation pack(const std::vector<PreparedOperation>& pieces) {
                                                 static_cast<ReduceOp::Kind>((kind >> 14) & 15),
                                                 static_cast<int>(kind & 16383) - 1, said);
 
+    TUTTI_ASSERT(said.size() == pieces.size() + 1);
     std::byte* all = bytes_in(*whole, total);
     std::byte* own = all;
     if (has_counts(first)) {
@@ -151,6 +158,7 @@ PreparedOperation pack(const std::vector<PreparedOperation>& pieces) {
             if (piece->finish) piece->finish();
         }
     };
+    TUTTI_ASSERT(whole->timeout.count() > 0 && whole->call.fingerprint != 0);
     return whole;
 }
 
@@ -170,6 +178,7 @@ PreparedOperation pack_all_reduce(const TensorList& tensors, const AllReduceOpti
         said.push_back(group::Fingerprint::pack(operation, dtype, o.op.kind(), -1, static_cast<std::uint64_t>(count)));
     }
     if (total == 0 || static_cast<std::uint64_t>(total) * size_of(dtype) > pack_bytes) return nullptr;
+    TUTTI_ASSERT(said.size() == tensors.size() + 1);
     const Tensor all = empty(dtype, Extents::of(total));
     PreparedOperation whole = prepare(describe::all_reduce, all.view(), o);
     whole->call.fingerprint = group::Fingerprint::pack(operation, dtype, o.op.kind(), -1, said);
@@ -189,6 +198,7 @@ PreparedOperation pack_all_reduce(const TensorList& tensors, const AllReduceOpti
             at += tensor.byte_count();
         }
     };
+    TUTTI_ASSERT(whole->call.count == static_cast<std::uint64_t>(total));
     return whole;
 }
 

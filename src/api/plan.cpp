@@ -2,6 +2,7 @@
 #include "api/call.hpp"
 #include "api/coalescing_internal.hpp"
 #include "api/detail.hpp"
+#include "core/assert.hpp"
 #include "record/public_call.hpp"
 
 #include <tutti/error.hpp>
@@ -19,6 +20,7 @@ class PlannedCall {
  public:
     PlannedCall(api::PreparedOperation model, milliseconds timeout, Stream stream)
         : model_(std::move(model)), group_(group_of(*model_)), timeout_(timeout), stream_(stream) {
+        TUTTI_ASSERT(model_->group != nullptr && !model_->done());
         model_->planned = true;
         if (model_->device.type != Device::Type::cpu) return;  // a backend's
         direct_ = !model_->begin && !model_->finish;
@@ -34,6 +36,7 @@ class PlannedCall {
         if (direct_ && run_at_once()) return;
         issue(false);
         group_.world().wait_for_call(*last_);
+        TUTTI_ASSERT(last_ != nullptr && last_->issued());
         source_ = last_->transfer.peer;
     }
 
@@ -50,7 +53,7 @@ class PlannedCall {
     int source_rank() const {
         if (!model_->is_receive) throw InvalidArgument("Plan.source_rank: only a receive has a sender");
         if (source_ < 0) throw InvalidArgument("Plan.source_rank: nothing has been received; call run() first");
-        return source_;
+        return group_.ranks().rank_of(source_);
     }
 
  private:
@@ -89,6 +92,7 @@ class PlannedCall {
         if (!gone_) {
             gone_ = model_->again();
             gone_->complete_unseen();
+            TUTTI_ASSERT(gone_->done());
         }
         return gone_;
     }
@@ -96,6 +100,7 @@ class PlannedCall {
     api::PreparedOperation next() const {
         api::PreparedOperation operation = model_->again();
         operation->timeout = timeout_.count() > 0 ? timeout_ : group_.timeout();
+        TUTTI_ASSERT(operation->timeout.count() > 0 && !operation->done());
         if (stream_ == Stream{}) operation->stream = current_stream(operation->device.type);  // of now
         return operation;
     }
@@ -104,6 +109,7 @@ class PlannedCall {
     api::PreparedOperation renewed() {
         const bool alone = last_ != nullptr && last_.use_count() == 1;
         if (!alone || model_->device.type != Device::Type::cpu) return nullptr;
+        TUTTI_ASSERT(last_->done());
         last_->renew(*model_);
         last_->timeout = timeout_.count() > 0 ? timeout_ : group_.timeout();
         return std::exchange(last_, nullptr);
@@ -112,6 +118,7 @@ class PlannedCall {
     // A refused operation has not begun: it is not the last.
     void issue(bool asynchronous) {
         api::PreparedOperation operation = renewed_or_next();
+        TUTTI_ASSERT(operation != nullptr && !operation->done());
         group_.submit(operation, asynchronous);
         last_ = std::move(operation);
     }
@@ -124,6 +131,7 @@ class PlannedCall {
     // Of a call that has begun without one.
     const api::PreparedOperation& begin() {
         last_ = renewed_or_next();
+        TUTTI_ASSERT(last_ != nullptr && !last_->done());
         return last_;
     }
 
@@ -133,7 +141,7 @@ class PlannedCall {
     Stream stream_;
     bool direct_ = false;  // on host memory, with nothing to copy before or after it
     api::PreparedOperation last_, gone_;
-    int source_ = -1;
+    int source_ = -1;  // a global rank
 };
 
 }  // namespace detail
@@ -164,6 +172,7 @@ int Plan::source_rank() const {
 }
 
 Plan api::plan_of(PreparedOperation call) {
+    TUTTI_ASSERT(call != nullptr && call->timeout.count() > 0);
     const milliseconds timeout = call->timeout;
     const Stream stream = call->stream;
     return Plan(std::make_unique<detail::PlannedCall>(std::move(call), timeout, stream));

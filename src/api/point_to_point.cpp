@@ -2,6 +2,7 @@
 #include "api/arguments.hpp"
 #include "api/call.hpp"
 #include "api/coalescing_internal.hpp"
+#include "core/assert.hpp"
 #include "core/per_thread.hpp"
 #include "operation/fingerprint.hpp"
 #include "record/public_call.hpp"
@@ -47,6 +48,7 @@ struct Message {
     int peer = transport::any_source;  ///< a global rank
 
     std::uint64_t channel() const noexcept {
+        TUTTI_ASSERT(group != nullptr && (own || tag >= 0));
         using detail::Channel;
         return own ? Channel::of_message(group->index(), *own)
                    : Channel::of_message(group->index(), static_cast<std::uint64_t>(tag));
@@ -76,6 +78,7 @@ void check(Message& m) {
 }
 
 PreparedOperation prepare(const Message& m) {
+    TUTTI_ASSERT(m.group != nullptr && m.tag >= 0);
     auto operation = std::make_shared<detail::Operation>();
     // The name does not say whether the caller waits at once.
     operation->name = m.own ? m.name : m.receives ? "recv" : "send";
@@ -104,11 +107,13 @@ PreparedOperation prepare(const Message& m) {
     transfer.target = m.receives ? data : nullptr;
     transfer.source = m.receives ? nullptr : data;
     transfer.fingerprint = fingerprint_of(m.tensor);
+    TUTTI_ASSERT(operation->timeout.count() > 0 && (transfer.target == nullptr || transfer.source == nullptr));
     return operation;
 }
 
 // A send that its caller waits for would wait for itself.
 void check_not_to_itself(const Message& m) {
+    TUTTI_ASSERT(m.group != nullptr);
     if (m.receives || m.peer != m.group->ranks().global(m.group->rank())) return;
     api::refuse("send: rank {} sends to itself: expected another rank (isend can)", m.peer);
 }
@@ -118,6 +123,7 @@ void check_not_to_itself(const Message& m) {
 // need to become visible to the peer.
 constexpr int not_run = -1;
 int run_at_once(const Message& m) {
+    TUTTI_ASSERT(m.group != nullptr);
     if (m.peer < 0 || !m.tensor.contiguous() || m.tensor.device().type != Device::Type::cpu) return not_run;
     const std::size_t bytes = m.tensor.byte_count();
     auto* data = static_cast<std::byte*>(const_cast<void*>(m.tensor.data()));
@@ -152,6 +158,7 @@ Work gone(const Message& m) {
         spare->complete_unseen();
     }
     set_writable(spare->outputs.front(), m.tensor);
+    TUTTI_ASSERT(spare->done());
     return Work(spare);
 }
 
@@ -178,6 +185,7 @@ int run(Message m) {
     }
     const PreparedOperation operation = prepare(m);
     if (!api::collect(operation)) detail::group_of(*operation).run(operation);
+    TUTTI_ASSERT(operation->transfer.peer >= 0 || !operation->done());
     return operation->transfer.peer;
 }
 
@@ -253,6 +261,7 @@ std::vector<Work> batch_isend_irecv(const std::vector<P2POp>& operations) {
     std::vector<Work> works;
     works.reserve(operations.size());
     for (const Message& each : messages) works.push_back(start_checked(each));
+    TUTTI_ASSERT(works.size() == operations.size());
     return works;
 }
 
@@ -267,6 +276,7 @@ void monitored_barrier(const MonitoredBarrierOptions& o) {
     const auto timeout = o.timeout.count() > 0 ? o.timeout : group->timeout();
     const Deadline deadline = Deadline::after(timeout);
     const int first = group->ranks().global(0), own = group->ranks().global(group->rank());
+    TUTTI_ASSERT(timeout.count() > 0);
     std::vector<std::uint8_t> sign(1, 1);
     const auto message = [&](const TensorView& word, int peer, OwnMessage as, bool receives) {
         return start({"monitored_barrier", word, peer, {}, 0, handle, milliseconds{0}, receives, as});
@@ -297,6 +307,7 @@ void monitored_barrier(const MonitoredBarrierOptions& o) {
         reports.push_back(
             message(signs[static_cast<std::size_t>(r)], group->ranks().global(r), OwnMessage::barrier_report, true));
     }
+    TUTTI_ASSERT(reports.size() == static_cast<std::size_t>(group->size()));
     std::vector<int> missing;
     for (int r = 1; r < group->size(); ++r) {
         Work& report = reports[static_cast<std::size_t>(r)];
@@ -306,10 +317,10 @@ void monitored_barrier(const MonitoredBarrierOptions& o) {
             missing.push_back(group->ranks().global(r));
             if (!o.wait_all_ranks) break;
         } catch (const PeerLost& lost) {  // it has left, or died: there is nothing more to wait for
-            const int gone = lost.context().peer >= 0 ? lost.context().peer : r;
-            throw PeerLost(fmt::format("Rank {} failed to pass monitoredBarrier in {} ms: {}",
-                                       group->ranks().global(gone), timeout.count(), lost.what()),
-                           lost.context());
+            const int gone = lost.context().peer >= 0 ? lost.context().peer : group->ranks().global(r);
+            throw PeerLost(
+                fmt::format("Rank {} failed to pass monitoredBarrier in {} ms: {}", gone, timeout.count(), lost.what()),
+                lost.context());
         }
     }
     sign[0] = missing.empty() ? 1 : 0;

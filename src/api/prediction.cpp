@@ -1,6 +1,7 @@
 // The predicted time of a collective of a group, by the numbers that its ranks agreed on when they met.
 #include "algorithm/plan.hpp"
 #include "api/arguments.hpp"
+#include "core/assert.hpp"
 #include "core/suggestion.hpp"
 #include "engine/call.hpp"
 
@@ -27,6 +28,7 @@ Collective collective_of(std::string_view name) {
 }
 
 algorithm::Request request_of(Collective collective, std::uint64_t bytes, int ranks) {
+    TUTTI_ASSERT(ranks > 1);
     engine::CollectiveCall call{.collective = collective};
     call.set_count(bytes);
     algorithm::Request request{.collective = collective};

@@ -162,11 +162,11 @@ Counts pieces_of(const Kind& kind, const ConstTensorView& whole, const ConstTens
             throw InvalidArgument(
                 fmt::format("{}: counts has {} entries: expected {}, one per rank", kind.name, o.counts.size(), ranks));
         }
-        const auto negative = std::ranges::find_if(o.counts, [](std::int64_t count) { return count < 0; });
-        if (negative != o.counts.end()) {
-            throw InvalidArgument(fmt::format("{}: counts[{}] is {}: expected zero or more", kind.name,
-                                              negative - o.counts.begin(), *negative));
-        }
+        const std::int64_t most = whole.element_count();
+        const auto wrong = std::ranges::find_if(o.counts, [most](std::int64_t n) { return n < 0 || n > most; });
+        if (wrong != o.counts.end())
+            throw InvalidArgument(fmt::format("{}: counts[{}] is {}: expected 0 to {}, the elements of {}", kind.name,
+                                              wrong - o.counts.begin(), *wrong, most, whole_name));
         counts.assign(o.counts.begin(), o.counts.end());
     }
     const std::uint64_t mine = counts[static_cast<std::size_t>(group.rank())];

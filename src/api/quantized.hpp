@@ -1,4 +1,4 @@
-// Building quantised collectives: checks, slices, the terms on which ranks must agree. As api/call for the others.
+// Makes the operations of quantised collectives: checks, slices, the terms on which ranks must agree. As api/call.
 #pragma once
 
 #include "api/arguments.hpp"
@@ -8,10 +8,10 @@
 
 namespace tutti::api {
 
-/// Error feedback: memory that the operation reads and writes, and keeps alive.
+/// Error feedback: memory that the operation reads, writes and keeps alive.
 struct Residuals {
-    Tensor own;     ///< float32, as many as the input has elements
-    Tensor result;  ///< float32, as many as this rank's slice has
+    Tensor own;     ///< float32, one number for each element of the input
+    Tensor result;  ///< float32, one number for each element of this rank's slice
 };
 
 #define TUTTI_QUANTIZED_FUNCTION(name, ...) \

@@ -1,4 +1,6 @@
 // RankArray: ranks in an n-dimensional array.
+#include "core/assert.hpp"
+
 #include <tutti/device_mesh.hpp>
 #include <tutti/error.hpp>
 
@@ -24,10 +26,12 @@ std::int64_t product(const std::vector<int>& shape) {
                 fmt::format("RankArray: shape [{}]: more elements than there can be ranks", fmt::join(shape, ", ")));
         }
     }
+    TUTTI_ASSERT(elements >= 1);
     return elements;
 }
 
 std::string nested(const std::vector<int>& shape, std::size_t dim, const int*& next) {
+    TUTTI_ASSERT(dim <= shape.size());
     if (dim == shape.size()) return std::to_string(*next++);
     std::string text = "[";
     for (int i = 0; i < shape[dim]; ++i) text += (i == 0 ? "" : ", ") + nested(shape, dim + 1, next);
@@ -65,6 +69,7 @@ RankArray RankArray::row_major(std::vector<int> shape) {
     result.ranks_.resize(static_cast<std::size_t>(product(shape)));
     for (std::size_t i = 0; i < result.ranks_.size(); ++i) result.ranks_[i] = static_cast<int>(i);
     result.shape_ = std::move(shape);
+    TUTTI_ASSERT(!result.ranks_.empty());
     return result;
 }
 
@@ -114,6 +119,7 @@ RankArray RankArray::from_view(const ConstTensorView& view) {
 std::string RankArray::to_string() const {
     if (ranks_.empty()) return "[]";
     const int* next = ranks_.data();
+    TUTTI_ASSERT(ranks_.size() == static_cast<std::size_t>(product(shape_)));
     return nested(shape_, 0, next);
 }
 

@@ -1,5 +1,6 @@
 // ProcessGroup::shrink: the survivors of a group go on.
 #include "api/arguments.hpp"
+#include "core/assert.hpp"
 #include "group/survivors.hpp"
 #include "record/call_site.hpp"
 
@@ -47,10 +48,12 @@ ProcessGroup ProcessGroup::shrink(const ShrinkOptions& o) const {
                                 o.patience);
     const std::vector<int> ranks = survivors.agree();
     const auto own = std::ranges::find(ranks, old.rank());
+    TUTTI_ASSERT(own != ranks.end() && std::ranges::is_sorted(ranks));
     std::vector<int> left_out;
     for (int rank = 0; rank < old.size(); ++rank) {
         if (!std::ranges::binary_search(ranks, rank)) left_out.push_back(rank);
     }
+    TUTTI_ASSERT(ranks.size() + left_out.size() == static_cast<std::size_t>(old.size()));
     const std::string who = fmt::format("{} of \"{}\"", fmt::join(old.ranks().global(ranks), ", "), old.name());
     try {
         return ProcessGroup(detail::Group::of_all({.store = survivors.store(),

@@ -1,6 +1,7 @@
 // empty_symmetric: agree on the size, make the memory on each host, agree that all ranks have it.
 #include "api/arguments.hpp"
 #include "api/call.hpp"
+#include "core/assert.hpp"
 #include "operation/fingerprint.hpp"
 
 #include <tutti/error.hpp>
@@ -19,6 +20,7 @@ using group::Fingerprint;
 
 // The smallest of all ranks' values. A rank that asks for another size, or calls another operation, is a mismatch.
 bool all_say(bool yes, std::uint64_t fingerprint, const std::shared_ptr<Group>& group, milliseconds timeout) {
+    TUTTI_ASSERT(fingerprint != 0 && group != nullptr);
     std::uint8_t value = yes ? 1 : 0;
     const api::PreparedOperation operation =
         api::prepare(api::describe::all_reduce, view(&value, {}),
@@ -59,7 +61,9 @@ Tensor empty_symmetric(DType dtype, Extents shape, const CollectiveOptions& opti
     if (!all_say(segment != nullptr, fingerprint, group, deadline.timeout()))
         throw DistBackendError(fmt::format("empty_symmetric: {}", reason));
     group->memory().add_symmetric(segment);
+    TUTTI_ASSERT(segment != nullptr);
     std::byte* data = segment->own_part();
+    TUTTI_ASSERT(data != nullptr);
     std::shared_ptr<void> owner(data, [segment](void*) { segment->let_go(); });
     return {TensorView(data, std::move(shape), dtype), std::move(owner)};
 }

@@ -65,6 +65,21 @@ TEST_P(Failures, of_a_monitored_barrier_name_a_rank_that_has_left) {
 }
 
 // In front of a collective it tells who called something else, and what follows runs when all have come.
+TEST_P(Failures, of_a_monitored_barrier_of_some_ranks_name_the_world_s_rank_that_has_left) {
+    run_ranks(3, GetParam(), [](const ProcessGroup& w) {
+        const ProcessGroup g = new_group({1, 2}, {.world = w});
+        if (w.rank() != 1) return;
+        try {
+            monitored_barrier({.group = g, .timeout = 20s});
+            ADD_FAILURE();
+        } catch (const PeerLost& error) {
+            const std::string text = error.what();
+            EXPECT_NE(text.find("Rank 2 failed to pass monitoredBarrier in 20000 ms: "), std::string::npos) << text;
+            EXPECT_EQ(error.context().peer, 2);
+        }
+    });
+}
+
 TEST_P(Failures, of_a_desynchronised_rank_are_found_by_a_monitored_barrier_before_the_collective) {
     covers("S16-009");
     run_ranks(3, GetParam(),

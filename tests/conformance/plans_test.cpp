@@ -162,6 +162,23 @@ TEST_P(Plans, and_plain_calls_meet) {
     });
 }
 
+TEST_P(Plans, and_works_tell_the_sender_s_rank_in_the_group) {
+    run_ranks(3, GetParam(), [](const ProcessGroup& w) {
+        const ProcessGroup g = new_group({1, 2}, {.world = w});
+        int value = w.rank();
+        if (w.rank() == 2) {
+            for (int i = 0; i < 2; ++i) send(std::span(&value, 1), 1, {.group = g});
+        } else if (w.rank() == 1) {
+            Work received = irecv(std::span(&value, 1), {.group = g});
+            received.wait();
+            EXPECT_EQ(received.source_rank(), 1);
+            Plan in = plan::recv(std::span(&value, 1), {.src = 2, .group = g});
+            in.run();
+            EXPECT_EQ(in.source_rank(), 1);
+        }
+    });
+}
+
 TEST_P(Plans, of_messages_tell_who_sent) {
     run_ranks(3, GetParam(), [](const ProcessGroup& g) {
         int value = g.rank();

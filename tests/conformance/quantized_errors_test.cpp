@@ -116,6 +116,17 @@ TEST_P(QuantizedErrors, ranks_that_mean_different_things_hear_of_it_with_both_si
     }
 }
 
+TEST_P(QuantizedErrors, counts_whose_sum_wraps_are_refused) {
+    run_ranks(4, GetParam(), [](const ProcessGroup& g) {
+        Floats own(6), all(18);
+        std::vector<std::int64_t> counts{INT64_MAX, INT64_MAX, 14, 6};  // 18, modulo 2^64
+        std::swap(counts[3], counts[static_cast<std::size_t>(g.rank())]);
+        const std::string text =
+            message_of<InvalidArgument>([&] { quantized_all_gather(all, own, {.counts = counts, .group = g}); });
+        EXPECT_TRUE(has(text, "expected 0 to 18, the elements of output")) << text;
+    });
+}
+
 TEST_P(QuantizedErrors, what_cannot_be_is_refused_before_anything_moves) {
     run_ranks(2, GetParam(), [](const ProcessGroup& g) {
         Floats x(12), y(6);
