@@ -49,7 +49,7 @@ typedef enum tutti_status {
 TUTTI_API const char* tutti_status_name(int status);
 /* The message of this thread's last failed call; "" before the first. Valid until the next failed call. */
 TUTTI_API const char* tutti_last_error(void);
-/* The rank (in the group) that this message is about; -1: none. */
+/* The global rank that this message is about; -1: none. */
 TUTTI_API int tutti_last_error_peer(void);
 /* "0.1.0". Static memory. */
 TUTTI_API const char* tutti_version(void);

@@ -1,5 +1,7 @@
 #include "capi/arguments.hpp"
 
+#include "core/assert.hpp"
+
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
@@ -23,11 +25,13 @@ List list_of(const char* function, const char* argument, const tutti_tensor* ten
     for (std::size_t i = 0; i < count; ++i) {
         list.push_back(tensor_of(function, fmt::format("{}[{}]", argument, i).c_str(), &tensors[i]));
     }
+    TUTTI_ASSERT(list.size() == count);
     return list;
 }
 
 Extents extents_of(const char* function, const char* argument, const char* member, const tutti_tensor& tensor,
                    const std::int64_t* values) {
+    TUTTI_ASSERT(tensor.ndim >= 0 && tensor.ndim <= most_dimensions);
     if (tensor.ndim > 0 && values == nullptr) refuse_null(function, fmt::format("{}.{}", argument, member).c_str());
     return Extents(std::span(values, static_cast<std::size_t>(tensor.ndim)));
 }
@@ -65,6 +69,7 @@ std::vector<std::string> texts_of(const char* function, const char* argument, co
     for (std::size_t i = 0; i < count; ++i) {
         list.push_back(text_of(function, fmt::format("{}[{}]", argument, i).c_str(), texts[i]));
     }
+    TUTTI_ASSERT(list.size() == count);
     return list;
 }
 
@@ -74,6 +79,7 @@ std::chrono::milliseconds time_of(const char* function, const char* argument, st
 }
 
 int number_of(const char* function, const char* argument, std::int64_t value, std::int64_t min, std::int64_t max) {
+    TUTTI_ASSERT(min <= max && min >= INT32_MIN && max <= INT32_MAX);
     if (value < min || value > max) {
         throw InvalidArgument(fmt::format("{}: {}: {}: expected {} to {}", function, argument, value, min, max));
     }
@@ -81,6 +87,7 @@ int number_of(const char* function, const char* argument, std::int64_t value, st
 }
 
 void read_options(const char* function, const char* type, const void* given, void* options, std::size_t bytes) {
+    TUTTI_ASSERT(options != nullptr && bytes > sizeof(std::size_t) && bytes <= largest_options);
     if (given == nullptr) return;
     std::size_t size = 0;
     std::memcpy(&size, given, sizeof size);
@@ -96,6 +103,7 @@ void read_options(const char* function, const char* type, const void* given, voi
             "set: expected a newer library",
             function, size, bytes, type));
     }
+    TUTTI_ASSERT(size > sizeof size && size <= largest_options);
     std::memcpy(options, given, std::min(size, bytes));
 }
 

@@ -1,5 +1,5 @@
-// From C's arguments to C++ ones. All throw InvalidArgument that names the function, the argument, its value and the
-// expected ones.
+// Conversions of C arguments to C++ ones. All throw InvalidArgument that names the function, the argument, its value
+// and the expected values.
 //
 // Threads: functions of their arguments.
 #pragma once
@@ -19,7 +19,7 @@ namespace tutti::capi {
 [[noreturn]] void refuse_null(const char* function, const char* argument);
 [[noreturn]] void refuse_handle(const char* function, const char* argument, const char* kind, const void* handle);
 
-/// Where results go: checked before anything happens.
+/// Returns the target of an out argument, which is checked before anything happens.
 template <class T>
 T& out(const char* function, const char* argument, T* pointer) {
     if (pointer == nullptr) refuse_null(function, argument);
@@ -32,12 +32,12 @@ std::string text_or_nothing(const char* text);
 std::string_view bytes_of(const char* function, const char* argument, const void* data, std::size_t bytes);
 std::vector<std::string> texts_of(const char* function, const char* argument, const char* const* texts,
                                   std::size_t count);
-/// Zero or more; a time that would overflow a clock counts as 146 years.
+/// Zero or more; a time that would overflow a clock is limited to 146 years.
 std::chrono::milliseconds time_of(const char* function, const char* argument, std::int64_t ms);
 /// A number from `min` to `max`.
 int number_of(const char* function, const char* argument, std::int64_t value, std::int64_t min, std::int64_t max);
 
-/// Copies the members that the caller's structure has over `options`, which holds the defaults. NULL: none.
+/// Copies the members that the caller's structure has over `options`, which holds the defaults. NULL: copies nothing.
 void read_options(const char* function, const char* type, const void* given, void* options, std::size_t bytes);
 template <class Options>
 Options options_of(const char* function, const char* type, const Options* given, Options defaults) {

@@ -3,6 +3,7 @@
 #include "capi/common.hpp"
 #include "capi/failure.hpp"
 #include "capi/handles.hpp"
+#include "core/assert.hpp"
 
 #include <tutti/quantized.hpp>
 
@@ -13,6 +14,7 @@ namespace {
 
 template <class Call>
 tutti_status blocking(const char* function, const tutti_options* options, Call&& call) noexcept {
+    TUTTI_ASSERT(function != nullptr);
     return guarded(function, [&](const char* f) { call(Common(f, options)); });
 }
 

@@ -1,4 +1,4 @@
-// Common: the options that all operations have, read.
+// Common: the options that all operations have (tutti_options), checked and converted.
 //
 // Threads: a value.
 #pragma once
@@ -12,11 +12,11 @@
 
 namespace tutti::capi {
 
-/// tutti_options, read.
+/// tutti_options, converted.
 struct Common {
     Common(const char* function, const tutti_options* options);
     ReduceOp op(int kind) const;
-    /// A root or peer goes to one of the two, as tutti_options.group_ranks says.
+    /// A root or peer is passed as one of these two, as tutti_options.group_ranks says; the other is empty.
     std::optional<int> global(int rank) const { return group_ranks ? std::nullopt : std::optional(rank); }
     std::optional<int> in_group(int rank) const { return group_ranks ? std::optional(rank) : std::nullopt; }
 

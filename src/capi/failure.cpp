@@ -1,5 +1,6 @@
 #include "capi/failure.hpp"
 
+#include "core/assert.hpp"
 #include "core/per_thread.hpp"
 
 #include <tutti/dtype.hpp>
@@ -21,6 +22,7 @@ struct LastError {
 };
 
 tutti_status keep(tutti_status status, const char* text, int peer = -1) noexcept {
+    TUTTI_ASSERT(status != TUTTI_OK && text != nullptr);
     LastError& last = PerThread<LastError>::get();
     last.peer = peer;
     try {
@@ -49,6 +51,7 @@ static_assert(static_cast<int>(ErrorCode::internal) == TUTTI_INTERNAL);
 }  // namespace
 
 tutti_status take_exception() noexcept {
+    TUTTI_ASSERT(std::current_exception() != nullptr);
     try {
         throw;
     } catch (const DistError& error) {

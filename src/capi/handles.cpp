@@ -1,11 +1,14 @@
 #include "capi/handles.hpp"
 
+#include "core/assert.hpp"
+
 #include <atomic>
 
 namespace tutti::capi {
 
 std::uintptr_t next_handle() noexcept {
     static std::atomic<std::uintptr_t> next{1};
+    TUTTI_ASSERT(next.load(std::memory_order_relaxed) % 2 == 1);
     return next.fetch_add(2, std::memory_order_relaxed);
 }
 

@@ -1,12 +1,13 @@
-// Handles: C holds them in place of C++ objects.
+// Handles: the values that C programs hold instead of C++ objects.
 //
-// A handle is a number that is given out once, in the form of a pointer. It is looked up, never followed, so that a
-// handle that is old, foreign or of another kind is found out for certain. The objects are handles themselves (copies
-// name the same group): a call works on a copy of its own, while another thread may give the C handle back.
-// Threads: any; one lock for each kind of handle, held for the look alone.
+// A handle is a number that is issued once, in the form of a pointer. It is looked up, never dereferenced, so that a
+// handle that has been released, never existed or is of another kind is always detected. The objects are handles
+// themselves (copies refer to the same group): a call works on its own copy, while another thread may release the C
+// handle. Threads: any; one lock for each kind of handle, held only during the lookup.
 #pragma once
 
 #include "capi/arguments.hpp"
+#include "core/assert.hpp"
 
 #include <tutti/tutti.h>
 #include <tutti/process_group.hpp>
@@ -21,7 +22,8 @@
 
 namespace tutti::capi {
 
-/// Odd numbers, of all kinds together: no address of an object, and no other kind's handle, is among them.
+/// Odd numbers, unique among all kinds: so a handle is never equal to an object's address or to a handle of another
+/// kind.
 std::uintptr_t next_handle() noexcept;
 
 template <class Handle, class Object>
@@ -32,10 +34,11 @@ class Handles {
     Handle* add(Object object) {
         const std::uintptr_t number = next_handle();
         const std::lock_guard lock(mutex_);
+        TUTTI_ASSERT(number % 2 == 1 && !objects_.contains(number));
         objects_.emplace(number, std::move(object));
         return reinterpret_cast<Handle*>(number);
     }
-    /// Throws InvalidArgument that names function and argument for a value that is no handle, or none any more.
+    /// Throws InvalidArgument that names function and argument for a value that is not, or no longer, a handle.
     Object get(const char* function, const char* argument, Handle* handle) {
         if (handle == nullptr) refuse(function, argument, handle);
         const std::lock_guard lock(mutex_);
@@ -43,7 +46,7 @@ class Handles {
         if (found == objects_.end()) refuse(function, argument, handle);
         return found->second;
     }
-    /// The same, and takes the handle back.
+    /// The same, and releases the handle.
     Object take(const char* function, const char* argument, Handle* handle) {
         if (handle == nullptr) refuse(function, argument, handle);
         const std::lock_guard lock(mutex_);
@@ -61,18 +64,18 @@ class Handles {
     std::unordered_map<std::uintptr_t, Object> objects_;
 };
 
-/// A store, and the functions that only its most derived type has.
+/// A store, and the port that only a TCP store has.
 struct StoreEntry {
     Store store;
     std::optional<std::uint16_t> port{};
 };
 
-/// They outlive main(): threads may still use them while the process ends.
+/// They are never destroyed, since threads may use them while the process ends.
 Handles<tutti_store, StoreEntry>& stores();
 Handles<tutti_group, ProcessGroup>& groups();
 Handles<tutti_work, Work>& works();
 
-/// NULL: the empty handle, which its receiver takes for the default group.
+/// NULL: the empty ProcessGroup, which stands for the default group.
 ProcessGroup group_of(const char* function, tutti_group* group);
 
 }  // namespace tutti::capi

@@ -1,6 +1,7 @@
 // Stores.
 #include "capi/failure.hpp"
 #include "capi/handles.hpp"
+#include "core/assert.hpp"
 
 #include <tutti/error.hpp>
 
@@ -26,6 +27,7 @@ Memory copy_of(const std::string& text) {
     Memory memory(std::malloc(text.size() + 1));
     if (!memory) throw std::bad_alloc();
     std::memcpy(memory.get(), text.c_str(), text.size() + 1);
+    TUTTI_ASSERT(memory != nullptr);
     return memory;
 }
 
@@ -35,10 +37,12 @@ Store store_of(const char* f, tutti_store* store) {
 
 Milliseconds limit_of(const char* f, std::int64_t timeout_ms) {
     const Milliseconds given = time_of(f, "timeout_ms", timeout_ms);
+    TUTTI_ASSERT(given.count() >= 0);
     return given.count() > 0 ? given : default_store_timeout;
 }
 
 void give(const std::string& text, void** value, std::size_t* bytes) {
+    TUTTI_ASSERT(value != nullptr);
     *value = copy_of(text).release();
     if (bytes != nullptr) *bytes = text.size();
 }
@@ -205,6 +209,7 @@ tutti_status tutti_store_multi_get(tutti_store* store, const char* const* keys, 
         if (values == nullptr && count > 0) refuse_null(f, "values");
         const std::vector<std::string> found = from.multi_get(names);
         std::vector<Memory> copies;  // all, before any is given away
+        TUTTI_ASSERT(found.size() == count);
         for (const std::string& text : found) copies.push_back(copy_of(text));
         for (std::size_t i = 0; i < count; ++i) {
             values[i] = copies[i].release();
@@ -224,6 +229,7 @@ tutti_status tutti_store_multi_set(tutti_store* store, const char* const* keys, 
         for (std::size_t i = 0; i < count; ++i) {
             texts.emplace_back(bytes_of(f, fmt::format("values[{}]", i).c_str(), values[i], bytes[i]));
         }
+        TUTTI_ASSERT(texts.size() == names.size());
         to.multi_set(names, texts);
     });
 }
