@@ -47,7 +47,7 @@ struct Tree {
 }  // namespace
 
 void broadcast_tree(Builder& b, const RankList& s, int radix, int root, Chunk buffer, std::uint64_t segment) {
-    TUTTI_ASSERT(segment > 0);
+    TUTTI_ASSERT(segment > 0 || buffer.count == 0);
     const Tree tree(s, radix, root);
     for (std::uint64_t at = 0; at < buffer.count; at += segment) {
         const Chunk c = part(buffer, at, std::min(segment, buffer.count - at));
