@@ -2,8 +2,6 @@
 #include "conformance/world.hpp"
 #include "support/covers.hpp"
 
-#include <tutti/transport.hpp>
-
 #include <latch>
 #include <mutex>
 
@@ -132,12 +130,6 @@ TEST(Backends, fail_a_receive_whose_sender_is_no_rank_of_the_group) {
     EXPECT_EQ(message_of<DistBackendError>([&] { recv(on_device(x), {.group = w}); }),
               "recv: its backend says that rank 7 sent the message: expected a rank of the group, 0 to 0");
     w.destroy();
-}
-
-TEST(Backends, that_are_transports_and_make_no_streams_are_an_error) {
-    register_transport("nothing", [](const DistributedBackendOptions&) { return nullptr; });
-    const auto join = [] { ProcessGroup({.store = HashStore(), .rank = 0, .world_size = 1, .backend = "nothing"}); };
-    EXPECT_TRUE(has(message_of<DistBackendError>(join), "transport \"nothing\" made no streams for group \"world\""));
 }
 
 /// Puts operations into a stream, and ends them when it is told to.
