@@ -1,5 +1,7 @@
 #include "engine/call.hpp"
 
+#include "core/assert.hpp"
+
 #include <algorithm>
 
 namespace tutti::engine {
@@ -7,6 +9,7 @@ namespace tutti::engine {
 using Extent = CollectiveTraits::Extent;
 
 void CollectiveCall::set_counts(std::span<const std::uint64_t> of_ranks) noexcept {
+    TUTTI_ASSERT(!of_ranks.empty());
     const bool differ = std::ranges::adjacent_find(of_ranks, std::ranges::not_equal_to{}) != of_ranks.end();
     set_count(of_ranks.front());
     if (differ) block_bytes = different;
@@ -14,6 +17,7 @@ void CollectiveCall::set_counts(std::span<const std::uint64_t> of_ranks) noexcep
 }
 
 void CollectiveCall::set_blocks(std::span<const std::uint64_t> send, std::span<const std::uint64_t> receive) {
+    TUTTI_ASSERT(!send.empty() && send.size() == receive.size());
     const auto differs = [&](std::uint64_t other) { return other != send.front(); };
     if (std::ranges::none_of(send, differs) && std::ranges::none_of(receive, differs)) {
         set_count(send.front());
@@ -36,6 +40,7 @@ std::vector<Stretch> CollectiveCall::output_parts(int rank, int ranks) const {
 }
 
 std::uint64_t CollectiveCall::contributed_bytes(int rank, int ranks) const noexcept {
+    TUTTI_ASSERT(rank >= 0 && rank < ranks);
     const CollectiveTraits& traits = traits_of(collective);
     std::uint64_t bytes = 0;
     if (traits.input == Extent::exchanged) {

@@ -3,6 +3,8 @@
 // what the algorithms ask for (algorithm/request.hpp).
 #pragma once
 
+#include "core/assert.hpp"
+
 #include <tutti/collectives.hpp>
 #include <tutti/dtype.hpp>
 #include <tutti/reduce_op.hpp>
@@ -46,6 +48,7 @@ struct CollectiveCall {
     /// Sets these, or the count that all of them have. The counts stay where they are.
     void set_counts(std::span<const std::uint64_t> of_ranks) noexcept;
     std::uint64_t count_of(int rank) const noexcept {
+        TUTTI_ASSERT(counts.empty() || static_cast<std::size_t>(rank) < counts.size());
         return counts.empty() ? count : counts[static_cast<std::size_t>(rank)];
     }
 
@@ -83,6 +86,7 @@ struct CollectiveCall {
                        std::span<const std::uint64_t> exchanged_counts,
                        std::span<const std::uint64_t> exchanged_offsets, F& f) const;
     std::uint64_t bytes_of_block(std::span<const std::uint64_t> of_peers, int peer) const noexcept {
+        TUTTI_ASSERT(of_peers.empty() || static_cast<std::size_t>(peer) < of_peers.size());
         return of_peers.empty() ? block_bytes : of_peers[static_cast<std::size_t>(peer)] * size_of(dtype);
     }
 };
@@ -91,6 +95,7 @@ template <class F>
 void CollectiveCall::for_each_part(CollectiveTraits::Extent extent, int rank, int ranks,
                                    std::span<const std::uint64_t> exchanged_counts,
                                    std::span<const std::uint64_t> exchanged_offsets, F& f) const {
+    TUTTI_ASSERT(rank >= 0 && rank < ranks);
     using Extent = CollectiveTraits::Extent;
     const std::size_t element = size_of(dtype);
     if (extent == Extent::whole) f(Stretch{0, count * element});
@@ -112,6 +117,7 @@ void CollectiveCall::for_each_part(CollectiveTraits::Extent extent, int rank, in
 /// send_offsets, receive_counts and receive_offsets.
 template <class Lists>
 void write_blocks(Lists& to, const CollectiveCall& call, int rank, int ranks) {
+    TUTTI_ASSERT(rank >= 0 && rank < ranks);
     const CollectiveTraits& traits = traits_of(call.collective);
     if (traits.has_blocks()) {
         for (int r = 0; r < ranks; ++r) to.counts.push_back(call.count_of(r));

@@ -1,5 +1,6 @@
 #include "engine/coder.hpp"
 
+#include "core/assert.hpp"
 #include "reduce/reduce.hpp"
 
 #include <algorithm>
@@ -37,10 +38,13 @@ bool is_result(const Chunk& source) {
 
 void Coder::run(const schedule::Schedule& schedule, const Step& step, const RunBuffers& buffers,
                 const Operands& operands, int rank) {
+    TUTTI_ASSERT(knows(step.kind));
+    TUTTI_ASSERT(rank >= 0);
     schedule_ = &schedule;
     buffers_ = &buffers;
     operands_ = &operands;
     const auto sources = operands_of(schedule, step);
+    TUTTI_ASSERT(!sources.empty());
     switch (step.kind) {
         case StepKind::encode: return encode(step, sources, rank);
         case StepKind::decode: return decode(step, sources[0].chunk);
@@ -52,21 +56,25 @@ void Coder::run(const schedule::Schedule& schedule, const Step& step, const RunB
 }
 
 Coder::Codes Coder::codes_of(const Chunk& chunk) const {
+    TUTTI_ASSERT(schedule_->of(chunk.buffer).codes.has_value());
     const schedule::CodeForm& form = *schedule_->of(chunk.buffer).codes;
     std::byte* at = buffers_->address(chunk);
     return {at, at + form.scale_bytes(chunk.count), form.run(chunk.count), form.format};
 }
 
 float* Coder::residual_of(const Chunk& source, std::uint64_t number) const {
+    TUTTI_ASSERT(operands_ != nullptr);
     const Coding* coding = operands_->coding;
     if (coding == nullptr) return nullptr;
     if (!is_result(source)) return coding->residual == nullptr ? nullptr : coding->residual + source.offset;
+    TUTTI_ASSERT(coding->result_residual == nullptr || number >= coding->first_result);
     return coding->result_residual == nullptr ? nullptr : coding->result_residual + (number - coding->first_result);
 }
 
 // The values to encode, with the rounding errors of earlier calls added. They stay until the next call of this
 // function.
 Coder::Numbers Coder::numbers_of(const Chunk& source, std::uint64_t number) {
+    TUTTI_ASSERT(!schedule_->of(source.buffer).codes);
     Numbers numbers{buffers_->address(source), buffers_->place_of(source).dtype, residual_of(source, number)};
     if (numbers.residual == nullptr) return numbers;
     sources_.resize(std::max<std::size_t>(sources_.size(), source.count));
@@ -76,9 +84,12 @@ Coder::Numbers Coder::numbers_of(const Chunk& source, std::uint64_t number) {
 }
 
 void Coder::encode(const Step& step, std::span<const Operand> operands, int rank) {
+    TUTTI_ASSERT(!operands.empty() && operands.size() <= 2);
+    TUTTI_ASSERT(operands[0].chunk.count == step.target.count);
     const Chunk& source = operands[0].chunk;
     const Numbers numbers = numbers_of(source, step.number);
     const Codes to = codes_of(step.target);
+    TUTTI_ASSERT(to.run.count == source.count);
     const Coding* coding = operands_->coding;
     float* scales = floats(to.scales);
     auto kind = quantize::Scales::found;
@@ -104,12 +115,15 @@ void Coder::encode(const Step& step, std::span<const Operand> operands, int rank
 }
 
 void Coder::decode(const Step& step, const Chunk& source) const {
+    TUTTI_ASSERT(source.count == step.target.count);
     const Codes from = codes_of(source);
     quantize::decode(from.format, from.codes, floats(from.scales), from.run, buffers_->place_of(step.target).dtype,
                      buffers_->address(step.target));
 }
 
 void Coder::decode_add(const Step& step, std::span<const Operand> operands) {
+    TUTTI_ASSERT(!operands.empty());
+    TUTTI_ASSERT(operands[0].chunk.count == step.target.count);
     // The caller's memory may lie at any address.
     std::byte* const target = buffers_->address(step.target);
     const bool is_aligned = reinterpret_cast<std::uintptr_t>(target) % alignof(float) == 0;
@@ -144,15 +158,18 @@ void Coder::decode_add(const Step& step, std::span<const Operand> operands) {
 }
 
 void Coder::magnitudes(const Step& step, const Chunk& source) {
+    TUTTI_ASSERT(step.block > 0);
     const Numbers numbers = numbers_of(source, source.offset);
     float* to = floats(buffers_->address(step.target));
     const Blocks run{source.count, step.block, step.block};
     found_.resize(run.blocks());
     quantize::find_magnitudes(numbers.dtype, numbers.at, run, found_.data());
+    TUTTI_ASSERT(found_.size() == step.target.count);
     for (std::size_t i = 0; i < found_.size(); ++i) to[i] = step.joins ? larger_magnitude(to[i], found_[i]) : found_[i];
 }
 
 void Coder::largest(const Step& step, std::span<const Operand> operands) const {
+    TUTTI_ASSERT(!operands.empty());
     float* to = floats(buffers_->address(step.target));
     for (std::size_t i = 0; i < step.target.count; ++i) {
         float most = 0;

@@ -1,5 +1,6 @@
 #include "engine/execution.hpp"
 
+#include "core/assert.hpp"
 #include "schedule/functions.hpp"
 
 #include <tutti/error.hpp>
@@ -22,11 +23,14 @@ Execution::Execution(std::shared_ptr<const schedule::Schedule> schedule, const O
       context_(context),
       publications_(context),
       peers_(context, publications_) {
+    TUTTI_ASSERT(schedule_ != nullptr);
     publications_.begin(*schedule_, operands_.channel, operands_.fingerprint);
     begin();
 }
 
 void Execution::restart(std::shared_ptr<const schedule::Schedule> schedule, const Operands& operands) {
+    TUTTI_ASSERT(schedule != nullptr);
+    TUTTI_ASSERT(done());
     schedule_ = std::move(schedule);
     operands_ = operands;
     window_ = window_base;
@@ -37,6 +41,7 @@ void Execution::restart(std::shared_ptr<const schedule::Schedule> schedule, cons
 
 /// Begins the schedule, whose publications have their numbers.
 void Execution::begin() {
+    TUTTI_ASSERT(schedule_->publications == 0 || context_.arena != nullptr);
     states_.assign(schedule_->steps.size(), State::open);
     if (messages_.size() < states_.size()) messages_ = std::vector<Message>(states_.size());
     first_open_ = started_ = next_shared_ = 0;
@@ -44,6 +49,7 @@ void Execution::begin() {
     peers_.begin(*schedule_, operands_);
     functions_.clear();
     for (const std::string& name : schedule_->functions) functions_.push_back(schedule::find_function(name));
+    TUTTI_ASSERT(functions_.size() == schedule_->functions.size());
     while (next_shared_ < states_.size() && !schedule::is_shared(schedule_->steps[next_shared_].kind)) ++next_shared_;
     if (schedule_->publications > 0) publications_.skip_earlier();
     // The kernel copies messages, and ordinary memory in place.
@@ -53,6 +59,8 @@ void Execution::begin() {
 
 /// All ranks have seen that some rank's buffers cannot be reached.
 void Execution::fall_back() {
+    TUTTI_ASSERT(schedule_->otherwise != nullptr);
+    TUTTI_ASSERT(peers_.are_out_of_reach());
     publications_.fall_back_from(*schedule_);
     schedule_ = schedule_->otherwise;
     begin();
@@ -64,6 +72,7 @@ Execution::~Execution() {
 
 // Symmetric memory has its own pages.
 void Execution::tell_huge_pages() const {
+    TUTTI_ASSERT(context_.huge_pages != nullptr);
     for (const Buffer buffer : {Buffer::input, Buffer::output}) {
         const std::byte* base = buffer == Buffer::input ? operands_.input : operands_.output;
         const std::size_t bytes = schedule_->of(buffer).used_end * size_of(operands_.dtype);
@@ -75,6 +84,7 @@ void Execution::tell_huge_pages() const {
 }
 
 bool Execution::ready(const Step& step) const {
+    TUTTI_ASSERT(step.first_after + step.after_count <= schedule_->after.size());
     for (std::uint32_t i = 0; i < step.after_count; ++i) {
         if (states_[schedule_->after[step.first_after + i]] != State::done) return false;
     }
@@ -82,6 +92,7 @@ bool Execution::ready(const Step& step) const {
 }
 
 bool Execution::progress() {
+    TUTTI_ASSERT(first_open_ <= states_.size() && messages_.size() >= states_.size());
     bool moved = false;
     // Sends, and receives, of one peer start in order: a step that cannot start yet holds back later ones of its peer.
     held_.clear();
@@ -119,6 +130,7 @@ bool Execution::progress() {
         return true;
     }
     while (first_open_ < states_.size() && states_[first_open_] == State::done) ++first_open_;
+    TUTTI_ASSERT(first_open_ <= next_shared_ || next_shared_ == states_.size() || states_[next_shared_] == State::done);
     if (moved) {
         idle_ = 0;
         window_ = std::max(window_base, started_ > first_open_ ? started_ - first_open_ : 0);
@@ -132,6 +144,8 @@ bool Execution::progress() {
 
 // Runs a local step, or posts a transfer.
 bool Execution::start(std::size_t index) {
+    TUTTI_ASSERT(index < states_.size() && states_[index] == State::open);
+    TUTTI_ASSERT(ready(schedule_->steps[index]));
     const Step& step = schedule_->steps[index];
     if (schedule::is_local(step.kind)) {
         run_local(step);
@@ -143,6 +157,9 @@ bool Execution::start(std::size_t index) {
 }
 
 void Execution::post(std::size_t index) {
+    TUTTI_ASSERT(states_[index] == State::open);
+    TUTTI_ASSERT(context_.mailbox != nullptr);
+    TUTTI_ASSERT(schedule_->steps[index].peer >= 0);
     const Step& step = schedule_->steps[index];
     Message& message = messages_[index];
     message = {.transfer = {}, .of = this, .step = &step};
@@ -156,6 +173,7 @@ void Execution::post(std::size_t index) {
         const schedule::Chunk& chunk = schedule_->operands[step.first_operand].chunk;
         transfer.bytes = buffers_.bytes(chunk);
         if (transfer.bytes > 0) transfer.source = buffers_.address(chunk);
+        TUTTI_ASSERT(step.operand_count == 1);
         return context_.mailbox->post_send(transfer);
     }
     transfer.bytes = buffers_.bytes(step.target);
@@ -164,19 +182,25 @@ void Execution::post(std::size_t index) {
         transfer.element_bytes = buffers_.place_of(step.target).element_bytes;
         transfer.on_bytes = transport::ByteSink::of(message);
     }
+    TUTTI_ASSERT(transfer.bytes % transfer.element_bytes == 0);
     context_.mailbox->post_receive(transfer);
 }
 
 void Execution::Message::operator()(std::size_t offset, std::span<const std::byte> arrived) const {
+    TUTTI_ASSERT(of != nullptr && step->kind == StepKind::receive_combine);
+    TUTTI_ASSERT(offset + arrived.size() <= transfer.bytes);
     const std::byte* own = of->buffers_.address(of->schedule_->operands[step->first_operand].chunk);
     std::array<const void*, 2> inputs{own + offset, arrived.data()};
     if (step->arrival_first) std::swap(inputs[0], inputs[1]);
     const RunBuffers::Place& place = of->buffers_.place_of(step->target);
+    TUTTI_ASSERT(arrived.size() % place.element_bytes == 0);
     kernels::combine(of->operands_.op, place.dtype, transfer.target + offset, inputs,
                      arrived.size() / place.element_bytes, step->finish ? of->operands_.divisor : 1);
 }
 
 bool Execution::has_sent_all(int peer) const noexcept {
+    TUTTI_ASSERT(peer >= 0);
+    TUTTI_ASSERT(first_open_ <= states_.size());
     for (std::size_t i = first_open_; i < states_.size(); ++i) {
         const Step& step = schedule_->steps[i];
         if (step.kind == StepKind::send && step.peer == peer && states_[i] != State::done) return false;
@@ -185,6 +209,7 @@ bool Execution::has_sent_all(int peer) const noexcept {
 }
 
 void Execution::add_waits(std::vector<int>& ranks) const {
+    TUTTI_ASSERT(ranks.empty());
     const std::size_t end = std::min(states_.size(), first_open_ + window_);
     for (std::size_t i = first_open_; i < end; ++i) {
         const Step& step = schedule_->steps[i];
@@ -197,6 +222,7 @@ void Execution::add_waits(std::vector<int>& ranks) const {
 }
 
 void Execution::add_waits_for_shared(const Step& step, std::vector<int>& ranks) const {
+    TUTTI_ASSERT(schedule::is_shared(step.kind));
     const std::uint64_t publication = publications_.of(step);
     const auto add = [&](int peer) { ranks.push_back(peer); };
     const auto add_silent = [&](int peer) {

@@ -1,4 +1,5 @@
 // The steps of an execution in place, in buffers that the ranks of a host have named to each other (PeerBuffers).
+#include "core/assert.hpp"
 #include "engine/execution.hpp"
 
 #include <algorithm>
@@ -22,6 +23,7 @@ constexpr std::size_t piece_bytes = 8192;
 }  // namespace
 
 bool Execution::run_in_place(const Step& step) {
+    TUTTI_ASSERT(schedule_->in_place && step.operand_count > 0);
     const Operand& source = schedule_->operands[step.first_operand];
     const auto own = [this](const schedule::Chunk& chunk) {
         return std::span(buffers_.address(chunk), buffers_.bytes(chunk));
@@ -36,6 +38,8 @@ bool Execution::run_in_place(const Step& step) {
 
 /// All buffers are mapped here.
 void Execution::combine_in_place(const Step& step) {
+    TUTTI_ASSERT(schedule_->maps || (step.peer < 0 && !step.everywhere));
+    TUTTI_ASSERT(step.target.count > 0);
     inputs_.clear();
     for (std::uint32_t i = 0; i < step.operand_count; ++i) {
         const Operand& operand = schedule_->operands[step.first_operand + i];
@@ -53,6 +57,7 @@ void Execution::combine_in_place(const Step& step) {
     std::vector<const void*>& at = inputs_of_piece_;
     at.resize(inputs_.size());
     const std::uint64_t piece = others.empty() ? step.target.count : piece_bytes / element_bytes;
+    TUTTI_ASSERT(piece > 0);
     for (std::uint64_t done = 0; done < step.target.count; done += piece) {
         const std::uint64_t now = std::min(piece, step.target.count - done);
         const std::size_t offset = done * element_bytes;

@@ -60,7 +60,7 @@ class InPlace : public ::testing::Test {
         staged.release(1);
         staged.use_rounds(1);
         schedule.otherwise = std::make_shared<schedule::Schedule>(std::move(staged).finish());
-        const Operands operands{.output = output(rank), .dtype = DType::float32};
+        const Operands operands{.output = output(rank), .dtype = DType::float32, .channel = 1};
         return executions.at(rank).emplace(std::make_shared<schedule::Schedule>(std::move(schedule)), operands,
                                            contexts.at(rank));
     }
@@ -81,7 +81,7 @@ class InPlace : public ::testing::Test {
             b.signal();
         }
         return executions.at(rank).emplace(std::make_shared<schedule::Schedule>(std::move(b).finish()),
-                                           Operands{.output = output(rank), .dtype = DType::float32},
+                                           Operands{.output = output(rank), .dtype = DType::float32, .channel = 1},
                                            contexts.at(rank));
     }
     std::byte* output(std::size_t rank) { return reinterpret_cast<std::byte*>(buffers.at(rank).data()); }
@@ -198,7 +198,8 @@ TEST_F(InPlace, all_fall_back_where_a_call_has_no_input_of_its_own) {
             const Operands operands{
                 .input = rank == without ? nullptr : reinterpret_cast<std::byte*>(inputs.at(rank).data()),
                 .output = output(rank),
-                .dtype = DType::float32};
+                .dtype = DType::float32,
+                .channel = 1};
             buffers.at(rank).assign(count, 0);
             executions.at(rank).emplace(std::make_shared<schedule::Schedule>(std::move(schedule)), operands,
                                         contexts.at(rank));

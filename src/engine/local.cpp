@@ -1,4 +1,5 @@
 // The steps of an execution inside one rank.
+#include "core/assert.hpp"
 #include "core/biased_mutex.hpp"
 #include "core/stream_copy.hpp"
 #include "engine/execution.hpp"
@@ -28,6 +29,8 @@ constexpr std::size_t last_level_cache = std::size_t{32} << 20;
 // Where the inputs and outputs of all ranks of this host exceed the last cache, to write through it would only mean to
 // fetch each line before writing it.
 void copy_local(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t whole_bytes, int ranks) {
+    TUTTI_ASSERT(ranks > 0);
+    TUTTI_ASSERT(bytes == 0 || (to != nullptr && from != nullptr));
     const bool apart = to + bytes <= from || from + bytes <= to;
     if (apart && whole_bytes >= last_level_cache / (2 * static_cast<std::size_t>(ranks)))
         stream_copy(to, from, bytes);
@@ -37,6 +40,8 @@ void copy_local(std::byte* to, const std::byte* from, std::size_t bytes, std::si
 }  // namespace
 
 void Execution::run_local(const Step& step) {
+    TUTTI_ASSERT(schedule::is_local(step.kind));
+    TUTTI_ASSERT(step.operand_count > 0 && step.target.count > 0);
     const Operand* operands = schedule_->operands.data() + step.first_operand;
     const RunBuffers::Place& target = buffers_.place_of(step.target);
     if (step.kind == StepKind::copy) {

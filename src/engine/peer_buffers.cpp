@@ -1,5 +1,7 @@
 #include "engine/peer_buffers.hpp"
 
+#include "core/assert.hpp"
+
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
@@ -48,6 +50,8 @@ void PeerBuffers::begin(const schedule::Schedule& schedule, const Operands& oper
 /// Where this rank's buffers lie, as far as others may touch them. A rank that could not touch the others' buffers says
 /// that they cannot reach its own.
 NamedBuffers PeerBuffers::name(const Step& meet) const {
+    TUTTI_ASSERT(schedule_ != nullptr && operands_ != nullptr);
+    TUTTI_ASSERT(meet.kind == schedule::StepKind::meet);
     const bool by_kernel = !schedule_->maps && context_.memory;
     const std::size_t element_bytes = size_of(operands_->dtype);
     NamedBuffers named{.reachable = schedule_->maps || by_kernel ? 1U : 0U};
@@ -74,6 +78,8 @@ NamedBuffers PeerBuffers::name(const Step& meet) const {
 }
 
 bool PeerBuffers::meet(const Step& meet) {
+    TUTTI_ASSERT(schedule_->in_place && meet.kind == schedule::StepKind::meet);
+    TUTTI_ASSERT(!out_of_reach_);
     const std::uint64_t publication = publications_.of(meet);
     if (!has_named_) {
         if (!publications_.has_room(publication)) return false;
@@ -83,6 +89,7 @@ bool PeerBuffers::meet(const Step& meet) {
         has_named_ = true;
         publications_.tell(publication);
     }
+    TUTTI_ASSERT(has_named_ && named_.size() == context_.local_of.size());
     bool all_have = true;
     context_.for_each_neighbour(
         [&](int rank, int /*local*/) { all_have = all_have && publications_.is_usable(rank, publication); });
@@ -97,6 +104,8 @@ bool PeerBuffers::meet(const Step& meet) {
 }
 
 PeerBuffers::Far PeerBuffers::find(int peer, const Chunk& chunk) const {
+    TUTTI_ASSERT(static_cast<std::size_t>(peer) < named_.size());
+    TUTTI_ASSERT(chunk.buffer == Buffer::input || chunk.buffer == Buffer::output);
     const std::size_t element_bytes = size_of(operands_->dtype);
     const NamedBuffers& theirs = named_[static_cast<std::size_t>(peer)];
     const std::uint64_t name =
@@ -113,6 +122,8 @@ PeerBuffers::Far PeerBuffers::find(int peer, const Chunk& chunk) const {
 }
 
 bool PeerBuffers::get(int peer, const Chunk& chunk, std::span<std::byte> into) const {
+    TUTTI_ASSERT(has_named_ && !out_of_reach_);
+    TUTTI_ASSERT(into.size() == chunk.count * size_of(operands_->dtype));
     if (!stands(peer)) return false;  // it has given the operation up
     const Far from = find(peer, chunk);
     if (from.at == nullptr) return read(peer, from.address, into);
@@ -121,6 +132,8 @@ bool PeerBuffers::get(int peer, const Chunk& chunk, std::span<std::byte> into) c
 }
 
 bool PeerBuffers::put(int peer, const Chunk& chunk, std::span<const std::byte> from) const {
+    TUTTI_ASSERT(has_named_ && !out_of_reach_);
+    TUTTI_ASSERT(from.size() == chunk.count * size_of(operands_->dtype));
     if (!stands(peer)) return false;
     const Far to = find(peer, chunk);
     if (to.at == nullptr) return write(peer, to.address, from);
@@ -129,6 +142,7 @@ bool PeerBuffers::put(int peer, const Chunk& chunk, std::span<const std::byte> f
 }
 
 bool PeerBuffers::read(int peer, std::uint64_t address, std::span<std::byte> into) const {
+    TUTTI_ASSERT(address != 0);
     const PeerMemory* memory = memory_of(peer);
     const bool copied = memory != nullptr && memory->read(into.data(), address, into.size());
     // The kernel's loads stay before this one: a rank that has read bytes written after a revocation sees the
@@ -141,9 +155,11 @@ bool PeerBuffers::read(int peer, std::uint64_t address, std::span<std::byte> int
 }
 
 bool PeerBuffers::write(int peer, std::uint64_t address, std::span<const std::byte> from) const {
+    TUTTI_ASSERT(address != 0);
     const PeerMemory* memory = memory_of(peer);
     auto& writing_to = context_.arena->control(context_.local_rank).writing_to;
     const int local = context_.local_of[static_cast<std::size_t>(peer)];
+    TUTTI_ASSERT(local >= 0 && local != context_.local_rank);
     writing_to.store(static_cast<std::uint32_t>(local) + 1, std::memory_order_seq_cst);
     std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in revoke()
     const bool copied =

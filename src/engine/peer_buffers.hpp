@@ -1,11 +1,11 @@
 // PeerBuffers: the buffers of the ranks of one host, as far as each rank lets the others touch them: how ranks meet, so
 // that each knows where the others' buffers lie, and how a rank reaches these. They lie in symmetric memory, which all
 // map, or in ordinary memory, from and to which the kernel copies.
-//
-// An operation that fails gives its buffers back to the caller while others may still touch them. So it revokes what
-// it has said when they met, which is a matter for two: a reader looks, after it has read, whether the buffer still
-// stood; a writer says first that it writes (writing_to), then looks whether the buffer stands, and the rank that
-// revokes waits for the writers. Either sees the other, as both make a full fence in between (Dekker's algorithm).
+// An operation that fails gives its buffers back to the caller while others may still touch them. So it revokes the
+// addresses that it named when the ranks met. A reader looks, after it has read, whether the buffer still stood. A
+// writer stores first that it writes (writing_to), then looks whether the buffer stands; the rank that revokes waits
+// for the writers. Each makes a full fence between its store and its look, so that one of the two sees the other
+// (Dekker's algorithm).
 //
 // Threads: one at a time (the group's lock).
 #pragma once

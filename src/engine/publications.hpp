@@ -12,6 +12,7 @@
 // Threads: one at a time (the group's lock); other ranks read the stamps and write their own.
 #pragma once
 
+#include "core/assert.hpp"
 #include "engine/rank_context.hpp"
 #include "schedule/schedule.hpp"
 
@@ -44,15 +45,20 @@ class Publications {
     /// Whether no rank needs the former contents of this publication's slot any more.
     bool has_room(std::uint64_t publication) const;
     std::byte* own_slot(std::uint64_t publication) const {
+        TUTTI_ASSERT(context_.arena != nullptr);
         return context_.arena->slot(context_.local_rank, publication);
     }
     /// How to copy into that slot; null: by ordinary stores, for this rank was the last to read there, and has the
     /// lines in its cache.
     transport::StagingCopy* copy_for(std::uint64_t publication) const noexcept {
+        TUTTI_ASSERT(own_place(publication) < context_.read_last.size());
         return context_.read_last[own_place(publication)] ? nullptr : context_.staging_copy;
     }
     /// This rank has written there.
-    void note_written(std::uint64_t publication) { context_.read_last[own_place(publication)] = false; }
+    void note_written(std::uint64_t publication) {
+        TUTTI_ASSERT(own_place(publication) < context_.read_last.size());
+        context_.read_last[own_place(publication)] = false;
+    }
     /// All others may look: the slot's contents, and what this rank has written in others' buffers, are there.
     void tell(std::uint64_t publication);
     /// This rank needs no earlier one. In a schedule in place: it has done all its steps before this one (a signal).
@@ -96,7 +102,11 @@ class Publications {
     std::size_t own_place(std::uint64_t publication) const {
         return context_.arena->place(context_.local_rank, publication);
     }
-    int local_of(int peer) const { return context_.local_of[static_cast<std::size_t>(peer)]; }
+    int local_of(int peer) const {
+        TUTTI_ASSERT(static_cast<std::size_t>(peer) < context_.local_of.size());
+        TUTTI_ASSERT(context_.local_of[static_cast<std::size_t>(peer)] >= 0);
+        return context_.local_of[static_cast<std::size_t>(peer)];
+    }
 
     RankContext& context_;
     std::uint64_t base_ = 0;  // publication of round 0

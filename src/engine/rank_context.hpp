@@ -1,6 +1,8 @@
-// RankContext: what the collectives of one group have in common on one rank, whoever runs them.
+// RankContext: the state of one group on one rank that all its collectives use. Threads: one at a time (the group's
+// lock).
 #pragma once
 
+#include "core/assert.hpp"
 #include "core/huge_pages.hpp"
 #include "transport/mailbox.hpp"
 #include "transport/shm/arena.hpp"
@@ -15,7 +17,6 @@
 
 namespace tutti::engine {
 
-/// The state that executions of one group share.
 struct RankContext {
     transport::Mailbox* mailbox = nullptr;
     transport::Arena* arena = nullptr;  ///< null: no shared memory
@@ -34,7 +35,10 @@ struct RankContext {
     std::vector<bool> read_last;
 
     /// The mailbox's rank of a rank.
-    int in_mailbox(int peer) const { return world_of.empty() ? peer : world_of[static_cast<std::size_t>(peer)]; }
+    int in_mailbox(int peer) const {
+        TUTTI_ASSERT(world_of.empty() || static_cast<std::size_t>(peer) < world_of.size());
+        return world_of.empty() ? peer : world_of[static_cast<std::size_t>(peer)];
+    }
     /// Calls f(rank, its arena rank) for every other rank of this host, in their order.
     template <class F>
     void for_each_neighbour(F f) const {

@@ -1,5 +1,7 @@
 #include "engine/run_buffers.hpp"
 
+#include "core/assert.hpp"
+
 #include <utility>
 
 namespace tutti::engine {
@@ -17,6 +19,7 @@ std::size_t aligned(std::size_t bytes) {
 }  // namespace
 
 void RunBuffers::place(const schedule::Schedule& schedule, const Operands& operands) {
+    TUTTI_ASSERT(schedule.buffers.size() > schedule::row(Buffer::scratch));
     const auto& buffers = schedule.buffers;
     const std::size_t first_scratch = schedule::row(Buffer::scratch);
     const auto dtype_of = [&](std::size_t buffer) { return buffers[buffer].dtype.value_or(operands.dtype); };
@@ -37,6 +40,8 @@ void RunBuffers::place(const schedule::Schedule& schedule, const Operands& opera
         places_[b] = {at, element_bytes, dtype_of(b), buffers[b].codes};
         at += bytes_of(b);
     }
+    TUTTI_ASSERT(at == nullptr || static_cast<std::size_t>(at - scratch_.get()) == needed);
+    TUTTI_ASSERT(needed <= scratch_bytes_);
     for (const auto& [buffer, base] : {std::pair(Buffer::input, operands.input), {Buffer::output, operands.output}}) {
         const DType dtype = dtype_of(schedule::row(buffer));
         places_[schedule::row(buffer)] = {base, size_of(dtype), dtype, {}};

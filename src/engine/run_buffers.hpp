@@ -4,6 +4,7 @@
 // Threads: one at a time.
 #pragma once
 
+#include "core/assert.hpp"
 #include "schedule/schedule.hpp"
 
 #include <tutti/reduce_op.hpp>
@@ -16,7 +17,8 @@
 
 namespace tutti::engine {
 
-/// What a quantised call adds: its own rank's, while the schedule is equal for all. The memory is the caller's.
+/// The parameters of a quantised call that may differ between ranks, whose schedule does not. The memory is the
+/// caller's.
 struct Coding {
     std::optional<float> scale{};         ///< for all blocks (Step::given)
     std::optional<std::uint64_t> seed{};  ///< codes are rounded by chance
@@ -51,8 +53,13 @@ class RunBuffers {
         DType dtype = DType::uint8;
         std::optional<schedule::CodeForm> codes{};
     };
-    const Place& place_of(const schedule::Chunk& chunk) const { return places_[schedule::row(chunk.buffer)]; }
+    const Place& place_of(const schedule::Chunk& chunk) const {
+        TUTTI_ASSERT(schedule::row(chunk.buffer) < places_.size());
+        return places_[schedule::row(chunk.buffer)];
+    }
     std::byte* address(const schedule::Chunk& chunk) const {
+        TUTTI_ASSERT(chunk.count == 0 || place_of(chunk).base != nullptr);
+        TUTTI_ASSERT(!place_of(chunk).codes || chunk.offset % place_of(chunk).codes->block == 0);
         const Place& place = place_of(chunk);
         return place.base + (place.codes ? place.codes->place(chunk.offset) : chunk.offset * place.element_bytes);
     }

@@ -2,6 +2,7 @@
 // receiver of the events there, at no cost on the way.
 #pragma once
 
+#include "core/assert.hpp"
 #include "engine/slots.hpp"
 #include "reduce/reduce.hpp"
 
@@ -41,6 +42,7 @@ constexpr bool needs(Collective collective, int root, int peer, int rank) {
 
 // As memcpy, which is not called for the few bytes that most contributions have.
 [[gnu::always_inline]] inline void copy_few(std::byte* to, const std::byte* from, std::size_t bytes) {
+    TUTTI_ASSERT(bytes == 0 || (to != nullptr && from != nullptr));
     if (bytes >= sizeof(std::uint64_t) && bytes <= 2 * sizeof(std::uint64_t)) {
         std::uint64_t head = 0, tail = 0;  // which may overlap
         std::memcpy(&head, from, sizeof head);
@@ -71,6 +73,7 @@ template <class F>
 [[gnu::always_inline]] inline std::size_t Slots::head_ahead(const SlotState& state,
                                                             std::uint64_t later) const noexcept {
     using namespace slots;
+    TUTTI_ASSERT(state.sequence > 0);
     const std::size_t slot = (state.sequence + later) & (ahead_ - 1);
     return state.is_short ? offsetof(RankControl, short_ahead) + slot * sizeof(ShortSlot)
                           : offsetof(RankControl, ahead) + slot * sizeof(SmallSlot);
@@ -78,6 +81,7 @@ template <class F>
 
 template <Collective c>
 [[gnu::always_inline]] inline SlotState Slots::begin_as(const CollectiveCall& call, std::uint64_t digest) {
+    TUTTI_ASSERT(call.collective == c);
     using namespace slots;
     SlotState state{.sequence = ++sequence_, .digest = digest};
     state.is_short = c != Collective::all_to_all &&
@@ -92,6 +96,7 @@ template <Collective c>
         state.turn = number;
     }
     // Behind this rank's reads of all before it.
+    TUTTI_ASSERT(state.head > 0 && (state.turn == 0) == one_way(c));
     arena_->control(rank_).small_begun.store(state.sequence, std::memory_order_release);
     return state;
 }
@@ -107,6 +112,8 @@ bool Slots::advance(const CollectiveCall& call, SlotState& state, Events& events
 
 template <Collective c, SlotEvents Events>
 [[gnu::always_inline]] inline bool Slots::advance_as(const CollectiveCall& call, SlotState& state, Events& events) {
+    TUTTI_ASSERT(call.collective == c);
+    TUTTI_ASSERT(state.sequence == sequence_ && state.next >= 0 && state.next <= size_);
     using namespace slots;
     if (!state.published && !publish<c>(call, state, events)) return events.failed();
     for (; state.next < size_; ++state.next) {
@@ -138,6 +145,7 @@ template <Collective c, SlotEvents Events>
 // Writes this rank's contribution, if any rank waits for one; false while there is no room for it.
 template <Collective c, SlotEvents Events>
 [[gnu::always_inline]] inline bool Slots::publish(const CollectiveCall& call, SlotState& state, Events& events) {
+    TUTTI_ASSERT(!state.published);
     using namespace slots;
     if (contributes(c, call.root, rank_)) {
         constexpr bool has_blocks = c == Collective::all_to_all;
@@ -154,6 +162,7 @@ template <Collective c, SlotEvents Events>
             copy_payload(call, area(state, rank_), call.input, bytes);
         else
             copy_few(own.payload(), call.input, bytes);
+        TUTTI_ASSERT(bytes <= schedule::slot_bytes(c, size_) || has_blocks);
         own.publish(state.sequence);
     }
     state.published = true;
@@ -167,6 +176,7 @@ template <Collective c, SlotEvents Events>
 // Whether all ranks that needed this slot's former contents have read them.
 template <SlotEvents Events>
 inline bool Slots::reusable(const SlotState& state, Events& events) {
+    TUTTI_ASSERT(state.sequence == sequence_);
     if (state.sequence <= ahead_) return true;
     bool looked = false;
     for (int peer = 0; peer < size_; ++peer) {
@@ -186,6 +196,7 @@ inline bool Slots::reusable(const SlotState& state, Events& events) {
 // Whether all contributions that this rank needs are there.
 template <Collective c>
 [[gnu::always_inline]] inline void Slots::finish(const CollectiveCall& call, const SlotState& state) const {
+    TUTTI_ASSERT(state.published && state.next == size_);
     using namespace slots;
     if (c == Collective::all_to_all) return take_blocks(call, state);
     const std::size_t bytes = call.block_bytes;

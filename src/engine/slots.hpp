@@ -18,12 +18,14 @@
 // Nothing here blocks: advance() does all that it can do now. Threads: one at a time (the group's lock).
 #pragma once
 
+#include "core/assert.hpp"
 #include "engine/call.hpp"
 #include "reduce/reduce.hpp"
 #include "schedule/slots.hpp"
 #include "transport/shm/arena.hpp"
 #include "transport/shm/staging_copy.hpp"
 
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -68,7 +70,10 @@ class Slots {
     /// `ahead`: slots that a rank fills before it waits for those that read them; a power of two.
     Slots(const transport::Arena& arena, int rank, int size, transport::StagingCopy* copy,
           std::uint64_t ahead = transport::RankControl::small_slots)
-        : arena_(&arena), copy_(copy), rank_(rank), size_(size), ahead_(ahead), seen_(static_cast<std::size_t>(size)) {}
+        : arena_(&arena), copy_(copy), rank_(rank), size_(size), ahead_(ahead), seen_(static_cast<std::size_t>(size)) {
+        TUTTI_ASSERT(rank >= 0 && rank < size && size <= arena.layout().ranks);
+        TUTTI_ASSERT(std::has_single_bit(ahead) && ahead <= transport::RankControl::small_slots);
+    }
 
     /// The next one, in the order in which all ranks call them. The one before is over.
     SlotState begin(const CollectiveCall& call, std::uint64_t digest);
@@ -84,7 +89,10 @@ class Slots {
     bool advance_as(const CollectiveCall& call, SlotState& state, Events& events);
 
     /// The latest call that a rank has begun, as far as this one knows.
-    std::uint64_t begun_by(int rank) const noexcept { return seen_[static_cast<std::size_t>(rank)]; }
+    std::uint64_t begun_by(int rank) const noexcept {
+        TUTTI_ASSERT(static_cast<std::size_t>(rank) < seen_.size());
+        return seen_[static_cast<std::size_t>(rank)];
+    }
     /// Whether this rank needs that rank's contribution, and it is not there yet.
     bool awaits(const CollectiveCall& call, const SlotState& state, int peer) const noexcept;
     /// Adds the ranks that it waits for now: for their contributions, or until they have read what is in its next slot.
@@ -108,12 +116,15 @@ class Slots {
     void take_blocks(const CollectiveCall& call, const SlotState& state) const;
 
     transport::SmallHead& head(const SlotState& state, int rank) const noexcept {
+        TUTTI_ASSERT(state.sequence > 0 && state.head > 0);
+        TUTTI_ASSERT(rank >= 0 && rank < size_);
         std::byte* const control = reinterpret_cast<std::byte*>(&arena_->control(rank));
         return *reinterpret_cast<transport::SmallHead*>(control + state.head);
     }
     /// Where the payload lies if it is too long to come with the head. Two ranks take turns where both write; a rank
     /// that writes alone keeps to its own areas.
     std::byte* area(const SlotState& state, int rank) const noexcept {
+        TUTTI_ASSERT(state.sequence > 0);
         using transport::RankControl;
         if (state.turn == 0) return arena_->control(rank).area_ahead[state.sequence & (ahead_ - 1)];
         const int owner = arena_->in_turn(rank, state.turn, RankControl::in_turns);

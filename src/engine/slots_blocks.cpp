@@ -1,4 +1,5 @@
 // all_to_all in the slots: a slot's description of its rank's blocks, and their places.
+#include "core/assert.hpp"
 #include "engine/slots.hpp"
 
 #include <algorithm>
@@ -30,12 +31,15 @@ void set_word(std::byte* words, std::size_t index, std::uint64_t word) {
 // Where a peer's block begins in its buffer; without offsets it follows `before` bytes of other ranks' blocks.
 std::uint64_t block_begin(const CollectiveCall& call, std::span<const std::uint64_t> offsets, int peer,
                           std::uint64_t before) {
+    TUTTI_ASSERT(offsets.empty() || static_cast<std::size_t>(peer) < offsets.size());
     return offsets.empty() ? before : offsets[static_cast<std::size_t>(peer)] * size_of(call.dtype);
 }
 
 }  // namespace
 
 bool blocks_fit_in_slot(const CollectiveCall& call, int rank, int ranks) noexcept {
+    TUTTI_ASSERT(rank >= 0 && rank < ranks);
+    TUTTI_ASSERT(call.collective == Collective::all_to_all);
     const auto n = static_cast<std::size_t>(ranks);
     if (n > table_ranks_max) return false;
     if (call.send_counts.empty()) return call.block_bytes <= schedule::longest_in_slot(call.collective, ranks);
@@ -60,6 +64,7 @@ std::byte* Slots::blocks(int rank, const SlotState& state, std::uint64_t said) c
 }
 
 void Slots::publish_blocks(const CollectiveCall& call, SlotState& state) const {
+    TUTTI_ASSERT(call.large || blocks_fit_in_slot(call, rank_, size_));
     const std::uint64_t said = call.large                 ? blocks_too_large
                                : call.send_counts.empty() ? call.block_bytes
                                                           : blocks_by_table;
@@ -94,6 +99,7 @@ void Slots::publish_blocks(const CollectiveCall& call, SlotState& state) const {
 // Takes note of a peer's description of its blocks. Returns the bytes of the one for this rank, if this rank expects
 // another length.
 std::optional<std::uint64_t> Slots::unexpected_block(const CollectiveCall& call, SlotState& state, int peer) const {
+    TUTTI_ASSERT(peer >= 0 && peer < size_ && peer != rank_);
     const std::byte* const words = head(state, peer).payload();
     std::uint64_t theirs = word_of(words, 0);
     if (theirs == blocks_too_large) state.large = true;
@@ -104,6 +110,8 @@ std::optional<std::uint64_t> Slots::unexpected_block(const CollectiveCall& call,
 }
 
 void Slots::take_blocks(const CollectiveCall& call, const SlotState& state) const {
+    TUTTI_ASSERT(!state.large && !call.large);
+    TUTTI_ASSERT(static_cast<std::size_t>(size_) <= table_ranks_max);
     std::uint64_t sent_before = 0, received_before = 0;
     for (int peer = 0; peer < rank_; ++peer) sent_before += call.sent_to(peer);
     for (int peer = 0; peer < size_; ++peer) {

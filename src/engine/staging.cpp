@@ -1,4 +1,5 @@
 // The steps of an execution that go through the staging area.
+#include "core/assert.hpp"
 #include "engine/execution.hpp"
 
 #include <algorithm>
@@ -14,6 +15,8 @@ using schedule::Step;
 using schedule::StepKind;
 
 bool Execution::run_shared(const Step& step) {
+    TUTTI_ASSERT(schedule::is_shared(step.kind));
+    TUTTI_ASSERT(context_.arena != nullptr);
     if (step.kind == StepKind::meet) return peers_.meet(step);
     if (schedule_->in_place && step.operand_count > 0) return run_in_place(step);
     const std::uint64_t publication = publications_.of(step);
@@ -22,9 +25,11 @@ bool Execution::run_shared(const Step& step) {
         case StepKind::read:
             if (!publications_.is_usable(step.peer, publication)) return false;
             if (step.target.count > 0)
-                std::memcpy(buffers_.address(step.target),
-                            publications_.read(step.peer, publication) + step.slot_offset * size_of(operands_.dtype),
-                            buffers_.bytes(step.target));
+                TUTTI_ASSERT(step.slot_offset * size_of(operands_.dtype) + buffers_.bytes(step.target) <=
+                             context_.arena->layout().slot_bytes);
+            std::memcpy(buffers_.address(step.target),
+                        publications_.read(step.peer, publication) + step.slot_offset * size_of(operands_.dtype),
+                        buffers_.bytes(step.target));
             return true;
         case StepKind::read_combine: return read_combine(step);
         case StepKind::wait:
@@ -41,6 +46,7 @@ bool Execution::run_shared(const Step& step) {
 }
 
 bool Execution::publish(const Step& step) {
+    TUTTI_ASSERT(step.kind == StepKind::publish && !schedule_->in_place);
     const transport::Arena& arena = *context_.arena;
     const std::uint64_t publication = publications_.of(step);
     if (!publications_.has_room(publication)) return false;
@@ -56,6 +62,7 @@ bool Execution::publish(const Step& step) {
         const std::size_t size = buffers_.bytes(operands[i].chunk);
         transport::copy_staged(copy, slot, buffers_.address(operands[i].chunk), size, trial);
         slot += size;
+        TUTTI_ASSERT(slot <= publications_.own_slot(publication) + arena.layout().slot_bytes);
     }
     if (step.operand_count > 0) publications_.note_written(publication);
     publications_.tell(publication);
@@ -63,6 +70,7 @@ bool Execution::publish(const Step& step) {
 }
 
 bool Execution::read_combine(const Step& step) {
+    TUTTI_ASSERT(step.kind == StepKind::read_combine && step.operand_count > 0);
     const std::uint64_t publication = publications_.of(step);
     const Operand* operands = schedule_->operands.data() + step.first_operand;
     for (std::uint32_t i = 0; i < step.operand_count; ++i) {
@@ -83,6 +91,7 @@ bool Execution::read_combine(const Step& step) {
                         ? buffers_.address(operand.chunk)
                         : publications_.read(operand.peer, publication) + operand.slot_offset * element_bytes;
     }
+    TUTTI_ASSERT(inputs.size() == step.operand_count);
     kernels::combine(operands_.op, operands_.dtype, buffers_.address(step.target), inputs, step.target.count,
                      step.finish ? operands_.divisor : 1);
     return true;
