@@ -9,10 +9,10 @@
 //     for (;;) step.replay();
 //
 // While capture() calls its function, this thread's collectives, sends and receives (blocking, asynchronous, planned)
-// on all groups, and graph::compute, run nothing: each becomes a node. Values are versions of byte ranges, so a graph
-// knows exactly which node needs which, in place and where buffers overlap in part. Not captured: Coalescing and the
-// _coalesced collectives, objects, quantised collectives, monitored_barrier, a receive from any rank, tensors on
-// devices; these throw InvalidArgument inside a capture. Groups may be made there: that runs at once.
+// on all groups, and graph::compute, run nothing: each becomes a node. A graph tracks dependencies by byte ranges, so
+// they are exact for calls in place and for buffers that overlap in part. Not captured: Coalescing and the _coalesced
+// collectives, objects, quantised collectives, monitored_barrier, a receive from any rank, tensors on devices; these
+// throw InvalidArgument inside a capture. Groups may be made there: that runs at once.
 //
 // Reading on the host. During a capture no buffer holds its result yet. Where tutti itself reads such a buffer for the
 // program (item(), check_host_read(), tutti::copy, Tensor::clone) it throws HostRead, which names both call sites. A
@@ -90,16 +90,16 @@ struct GroupInfo {
     Determinism determinism = Determinism::fast;
     double latency_us = 0;   ///< predicted for an all_reduce of few bytes
     double us_per_byte = 0;  ///< what each further byte adds
-    bool changed = false;    ///< passes have made other collectives of the group's: all its ranks have the same
+    bool changed = false;    ///< passes have changed the group's collectives, alike on all its ranks
     friend bool operator==(const GroupInfo&, const GroupInfo&) = default;
 };
 
-/// One call: a captured one, or one of those that a pass has put together. Blocks are by rank of the group. reads: a
-/// compute step's; the buffer of all_reduce, of a reduce, of a broadcast's root and of a send; the own block or all
-/// blocks, as CollectiveTraits says of the collective's input. writes likewise, of its output.
+/// One call: a captured one, or one of several that a pass has fused into a node. `reads` are the ranges that it reads:
+/// those of a compute step; one range of an all_reduce, a reduce, a broadcast's root and a send; else this rank's block
+/// or the blocks of all ranks, in rank order, as CollectiveTraits describes the collective's input. `writes` likewise.
 struct Piece {
     std::vector<Range> reads, writes;
-    std::uint64_t fingerprint = 0;  ///< what ranks compare of it
+    std::uint64_t fingerprint = 0;  ///< the hash by which ranks compare their calls
     int call = -1;                  ///< the number of the captured call, in the program's order
     friend bool operator==(const Piece&, const Piece&) = default;
 };
@@ -114,11 +114,11 @@ struct Node {
     int root = -1;  ///< in the group
     int peer = -1;  ///< messages: rank of the world
     int tag = 0;
-    bool asynchronous = false;  ///< a wait follows
-    bool opaque = false;        ///< its ranges are hulls of tensors that are not in one piece; passes leave it as it is
-    bool fixed = false;         ///< its buffers have to stay where they are: its function takes no views
-    double cost_us = 0;         ///< of a compute step, as its caller says
-    std::uint64_t rows = 0;     ///< of a compute step that may run in chunks, in its piece; 0: it may not
+    bool asynchronous = false;         ///< a wait follows
+    bool opaque = false;               ///< its ranges are bounds of tensors with gaps; passes leave it as it is
+    bool fixed = false;                ///< its buffers cannot be replaced: its function takes no views
+    double cost_us = 0;                ///< of a compute step, as its caller says
+    std::uint64_t rows = 0;            ///< of a compute step that may run in chunks; 0: it may not
     std::vector<std::uint32_t> whole;  ///< of such a step: which of its reads every chunk gets whole
     std::string name;                  ///< of a compute step
     std::string site;                  ///< the call site
@@ -148,14 +148,14 @@ struct TUTTI_API Graph {
     /// The functions, and where the buffers lie; null after from_text().
     std::shared_ptr<const detail::CapturedCalls> calls;
 
-    /// Exact, without those that follow from others of the same range.
+    /// The dependencies between nodes; those that follow from others of the same range are left out.
     std::vector<Edge> edges() const;
     /// Whether passes have changed the collectives of one of its groups.
     bool changed() const noexcept;
     /// Equal in every run and process for equal graphs; addresses and call sites do not count.
     std::uint64_t hash() const;
-    /// Of the collectives on one of its groups, in their order, with what passes made of them: ranks whose graphs agree
-    /// have equal ones. It travels with the first collective of a group whose collectives are changed.
+    /// Hash of a group's collectives, in their order, as the passes left them: equal on ranks whose graphs agree. The
+    /// first collective of a group whose collectives are changed carries it to the other ranks.
     std::uint64_t collectives_hash(std::size_t group) const;
     /// A line for each group, buffer and node, for people and for from_text().
     std::string to_text() const;
@@ -176,15 +176,15 @@ TUTTI_API bool operator==(const Graph& a, const Graph& b);
 struct ComputeOptions {
     std::string name = "compute";
     double cost_us = 0;  ///< about how long it takes: what overlaps with it is decided by that
-    /// The step may run in chunks. All its tensors, but for the reads that `whole` lists, have the same number of rows
-    /// (their first dimension), and however the rows are cut into blocks, to run the function on the blocks of each,
-    /// one block after the other, gives the same as to run it once. A matrix product of x and w is, by the rows of x:
-    /// compute({x, w}, {y}, product, {.splittable = true, .whole = {1}}).
+    /// The step may run in chunks of rows (the first dimension). All its tensors, but for the reads that `whole` lists,
+    /// have the same number of rows, and running the function on one block of rows after the other gives the same
+    /// result as running it once, wherever the blocks are cut. A matrix product of x and w is splittable by the rows of
+    /// x: compute({x, w}, {y}, product, {.splittable = true, .whole = {1}}).
     bool splittable = false;
     std::vector<std::uint32_t> whole{};  ///< of a splittable step: numbers of the reads that each chunk gets whole
-    /// Each element of the writes depends on the elements at the same place of the reads alone, again but for `whole`;
-    /// all others have as many elements. The step may run in chunks that begin at any element; the function gets
-    /// those as tensors of one dimension.
+    /// Each element of the writes depends only on the elements at the same place of the reads, and on the reads in
+    /// `whole`; all tensors but these have equally many elements. The step may run in chunks that begin at any element;
+    /// the function gets those as tensors of one dimension.
     bool elementwise = false;
 };
 
@@ -242,8 +242,8 @@ void compute(const ConstTensorList& reads, const TensorList& writes, F&& functio
             false, options, site);
     }
 }
-/// Inside a capture: nobody reads `tensor` after the graph, so what only leads to its last value need not happen, and
-/// its bytes may lie elsewhere. Throws InvalidArgument outside of a capture.
+/// Inside a capture: nobody reads `tensor` after the graph, so passes may drop nodes that only its last value
+/// needs, and may place its bytes elsewhere. Throws InvalidArgument outside of a capture.
 TUTTI_API void temporary(ConstTensorView tensor);
 
 /// Throws HostRead if this thread captures a graph in which some node writes to `tensor`. `reader`: for the message.
@@ -265,10 +265,10 @@ struct Proof {
     std::vector<std::string> faults;  ///< empty: it holds
     explicit operator bool() const noexcept { return faults.empty(); }
 };
-/// Runs the graphs of all ranks that their groups name at once, on symbols. Afterwards it is known that each group's
-/// collectives come in the same order with matching arguments on all ranks, that every message is received, that nobody
-/// waits forever, and that no node touches what an asynchronous one still uses.
-/// cost     about a microsecond for each node and rank.
+/// Runs the graphs of all ranks that their groups name together, symbolically: no data moves. Afterwards it is known
+/// that each group's collectives come in the same order with matching arguments on all ranks, that every message is
+/// received, that nobody waits forever, and that no node touches what an asynchronous one still uses. cost     about a
+/// microsecond for each node and rank.
 TUTTI_API Proof prove(const std::vector<Graph>& graphs);
 /// The same of both, and that every byte that a program may read afterwards, on every rank, holds the same symbol after
 /// the optimised graphs as after the captured ones. Sums count as equal in whichever order ranks are added, unless the
@@ -294,7 +294,7 @@ struct OptimiseOptions {
     /// The size of a bucket. Default: 9 · latency · bandwidth of the group, the smallest size with 90 % of the
     /// bandwidth.
     std::optional<std::uint64_t> bucket_bytes{};
-    double overlap_us = 200;  ///< collectives that take less, as predicted, are not worth starting early
+    double overlap_us = 200;  ///< collectives whose predicted time is shorter do not start early
     /// In how many chunks a long all_reduce, reduce_scatter or all_gather runs, with the steps before and after it that
     /// may. Default: the power of two next to √(what can overlap / latency), up to 16, with `overlap_us` of
     /// communication in each.
@@ -320,7 +320,7 @@ struct TUTTI_API Optimised {
 /// The passes, over the graphs of all ranks that their groups name. A pure function: it moves no data and asks nobody.
 /// Collectives are changed only where all their ranks change them alike. The results are proved: a pass whose result
 /// does not prove moves no call past those of other groups, or is left out for these ranks and those that share groups
-/// with them, and Change::text says so and why. Throws InvalidArgument if `graphs` do not hold by themselves.
+/// with them, and Change::text says so and why. Throws InvalidArgument if prove(graphs) has faults.
 TUTTI_API std::vector<Optimised> optimise(const std::vector<Graph>& graphs, const OptimiseOptions& options = {});
 /// The same for this rank's graph: all ranks of the group call it. One exchange of the graphs' texts comes first,
 /// unless the options say that the graphs are alike; replays exchange nothing more than their collectives.

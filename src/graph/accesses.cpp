@@ -1,11 +1,14 @@
 #include "graph/accesses.hpp"
 
+#include "core/assert.hpp"
+
 namespace tutti::graph {
 namespace {
 
 using tutti::detail::Operation;
 
 std::vector<Bytes> at(const std::byte* base, const std::vector<engine::Stretch>& parts) {
+    TUTTI_ASSERT(parts.empty() || base != nullptr || parts.front().bytes == 0);
     std::vector<Bytes> found;
     for (const engine::Stretch& part : parts) found.push_back({base + part.at, part.bytes});
     return found;
@@ -35,6 +38,7 @@ Accesses accesses_of(const Operation& o) {
         const Bytes whole{at, o.transfer.bytes};
         return o.is_receive ? Accesses{{}, {whole}, false} : Accesses{{whole}, {}, false};
     }
+    TUTTI_ASSERT(o.group != nullptr);
     const engine::CollectiveCall& call = o.call;
     const CollectiveTraits& traits = traits_of(call.collective);
     const int rank = o.group->ranks().rank(), ranks = o.group->ranks().size();

@@ -16,7 +16,7 @@ struct Bytes {
 
 struct Accesses {
     std::vector<Bytes> reads, writes;  ///< as Piece's
-    bool opaque = false;               ///< hulls of tensors that are not in one piece
+    bool opaque = false;               ///< the ranges are bounds of tensors with gaps
 };
 Accesses accesses_of(const tutti::detail::Operation& operation);
 

@@ -14,6 +14,7 @@
 // the root wait, so with Settings::in_place nothing but collectives of the group lies between a reduce and its
 // broadcast. The proof compares symbols of all ranks afterwards: where a program is different on another rank, so that
 // values are not equal there, optimise() goes without these rules.
+#include "core/assert.hpp"
 #include "core/interval_map.hpp"
 #include "graph/liveness.hpp"
 #include "graph/passes.hpp"
@@ -124,6 +125,7 @@ class Algebra {
     }
 
     Node copy_of(const Range& from, const Range& to, const std::string& site) {
+        TUTTI_ASSERT(from.bytes == to.bytes && !overlap(from, to));
         Node copy;
         copy.kind = Kind::copy;
         copy.id = next_id_++;
@@ -134,6 +136,7 @@ class Algebra {
 
     /// The all_gather of what node i scatters, if the two are one all_reduce at the place of i.
     std::optional<std::size_t> gather_of(std::size_t i) const {
+        TUTTI_ASSERT(graph_.nodes[i].kind == Kind::reduce_scatter);
         const Node& scatter = graph_.nodes[i];
         const Piece& parts = scatter.pieces.front();
         const Range own = parts.writes.front();
@@ -152,6 +155,7 @@ class Algebra {
     }
 
     bool fits(const Node& scatter, std::size_t i, const Range& source, std::size_t j) const {
+        TUTTI_ASSERT(i < j && j < graph_.nodes.size());
         const Piece &parts = scatter.pieces.front(), &gathered = graph_.nodes[j].pieces.front();
         const std::optional<Range> whole = in_one_piece(gathered.writes);
         if (!whole || whole->bytes != source.bytes) return false;
@@ -181,6 +185,7 @@ class Algebra {
     }
 
     std::vector<Node> as_all_reduce(const Node& scatter, std::size_t j) {
+        TUTTI_ASSERT(graph_.nodes[j].kind == Kind::all_gather && !gone_[j]);
         const Node& gather = graph_.nodes[j];
         gone_[j] = true;
         const Piece &parts = scatter.pieces.front(), &gathered = gather.pieces.front();
@@ -198,6 +203,7 @@ class Algebra {
 
     /// The broadcast of what node i reduces, if nobody touches that in between.
     std::optional<std::size_t> broadcast_of(std::size_t i) const {
+        TUTTI_ASSERT(graph_.nodes[i].kind == Kind::reduce);
         const Node& reduce = graph_.nodes[i];
         const Range whole = reduce.pieces.front().reads.front();
         if (whole.bytes == 0 || !may_be_combined_otherwise(graph_, reduce)) return std::nullopt;
@@ -218,6 +224,7 @@ class Algebra {
     }
 
     std::vector<Node> with_broadcast(const Node& reduce, std::size_t j) {
+        TUTTI_ASSERT(graph_.nodes[j].kind == Kind::broadcast && !gone_[j]);
         const Node& broadcast = graph_.nodes[j];
         gone_[j] = true;
         Node sum = reduce;
@@ -234,6 +241,7 @@ class Algebra {
         return graph_.groups[static_cast<std::size_t>(node.group)].ranks.size();
     }
     Range own_block_of(const Node& node) const {
+        TUTTI_ASSERT(node.pieces.front().writes.front().bytes % ranks_of(node) == 0);
         const Range whole = node.pieces.front().writes.front();
         const std::uint64_t each = whole.bytes / ranks_of(node);
         const auto me = static_cast<std::uint64_t>(graph_.groups[static_cast<std::size_t>(node.group)].rank);
@@ -252,6 +260,7 @@ class Algebra {
     }
 
     std::vector<Node> as_reduce_scatter(const Node& node) {
+        TUTTI_ASSERT(node.kind == Kind::all_reduce && ranks_of(node) > 1);
         Node scatter = node;
         scatter.kind = Kind::reduce_scatter;
         Piece& p = scatter.pieces.front();

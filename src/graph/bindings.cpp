@@ -1,5 +1,6 @@
 #include "graph/bindings.hpp"
 
+#include "core/assert.hpp"
 #include "graph/value.hpp"
 
 #include <tutti/error.hpp>
@@ -11,6 +12,8 @@
 namespace tutti::graph {
 
 Bindings::Bindings(const Graph& graph) {
+    TUTTI_ASSERT(graph.calls != nullptr);
+    TUTTI_ASSERT(graph.calls->buffers.size() <= graph.buffers.size());
     const std::vector<std::byte*>& begins = graph.calls->buffers;
     for (std::size_t b = 0; b < begins.size(); ++b) buffers_.push_back({begins[b], begins[b] + graph.buffers[b]});
     const auto mark = [&](const std::vector<Range>& ranges, bool writes) {
@@ -28,6 +31,7 @@ Bindings::Bindings(const Graph& graph) {
 }
 
 void Bindings::move(std::span<const Binding> bindings) {
+    TUTTI_ASSERT(std::ranges::none_of(moved_, &Moved::in_this_call));
     const std::vector<Moved> before = moved_;
     for (const auto& [captured, replacement] : bindings) {
         if (captured.element_count() > 0) move(captured, replacement, before);
@@ -38,6 +42,8 @@ void Bindings::move(std::span<const Binding> bindings) {
 
 // A tensor is named by where it is now; only if nothing is there, by where it was captured.
 void Bindings::move(const ConstTensorView& captured, const TensorView& replacement, const std::vector<Moved>& before) {
+    TUTTI_ASSERT(captured.byte_count() == replacement.byte_count());
+    TUTTI_ASSERT(before.size() <= moved_.size());
     const auto* const at = static_cast<const std::byte*>(captured.data());
     const std::uint64_t bytes = captured.byte_count();
     auto* const now = static_cast<std::byte*>(replacement.data());
@@ -79,6 +85,7 @@ void Bindings::move(const ConstTensorView& captured, const TensorView& replaceme
 
 // The order of nodes is right for the memory of the capture: what one writes, and another uses, was in one place there.
 void Bindings::check_apart() const {
+    TUTTI_ASSERT(std::ranges::is_sorted(buffers_, {}, &Buffer::begin));
     struct Part {
         const std::byte* begin;
         const std::byte* end;
@@ -95,6 +102,7 @@ void Bindings::check_apart() const {
         const std::byte* at = b.begin;
         for (const Moved& m : within) {
             const std::byte *begin = std::max(b.begin, m.begin), *end = std::min(b.end, m.end());
+            TUTTI_ASSERT(begin < end);
             if (at < begin) parts.push_back({at, begin, b.written});
             parts.push_back({m.now + (begin - m.begin), m.now + (end - m.begin), b.written});
             at = end;
@@ -115,6 +123,7 @@ void Bindings::check_apart() const {
 }
 
 std::byte* Bindings::place(const std::byte* at, std::uint64_t bytes) const {
+    TUTTI_ASSERT(bytes > 0);
     for (const Moved& m : moved_) {
         if (at >= m.end() || m.begin >= at + bytes) continue;
         if (at < m.begin || at + bytes > m.end())

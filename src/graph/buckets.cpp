@@ -5,6 +5,7 @@
 // before other communication that needs one of them, at messages, and, when it is full, at the next compute step: data
 // that could go should not wait. Closed, it is cut into buckets in the order in which their results are needed. All of
 // them run where the window closed; with Settings::in_place each runs where its last call was.
+#include "core/assert.hpp"
 #include "graph/passes.hpp"
 
 #include <fmt/format.h>
@@ -191,6 +192,8 @@ class Buckets {
 }  // namespace
 
 Ordinal Settings::ordinal_of(const Graph& graph, const Node& node) const {
+    TUTTI_ASSERT(node.pieces.front().call >= 0);
+    TUTTI_ASSERT(static_cast<std::size_t>(node.pieces.front().call) < ordinals.size());
     return {graph.groups[static_cast<std::size_t>(node.group)].name,
             ordinals[static_cast<std::size_t>(node.pieces.front().call)]};
 }

@@ -1,5 +1,6 @@
 // Capture: this thread's calls become nodes; at the end their memory becomes buffers with numbers.
 #include "api/coalescing_internal.hpp"
+#include "core/assert.hpp"
 #include "graph/accesses.hpp"
 #include "graph/captured.hpp"
 #include "graph/value.hpp"
@@ -133,10 +134,13 @@ class Scope final : public api::CallRecorder {
     }
 
     Graph end() {
+        TUTTI_ASSERT(calls_ != nullptr);
         close();
         while (!unwaited_.empty()) wait_for(unwaited_.front());
+        TUTTI_ASSERT(unwaited_.empty());
         Graph graph;
         number_memory(graph);
+        TUTTI_ASSERT(graph.buffers.size() == calls_->buffers.size());
         for (const Draft& d : drafts_) {
             Node node = d.node;
             if (!node.pieces.empty()) {
@@ -148,6 +152,7 @@ class Scope final : public api::CallRecorder {
         }
         for (const Bytes& b : temporaries_) add_temporary(graph, b);
         for (const auto& group : groups_) graph.groups.push_back(info_of(group));
+        TUTTI_ASSERT(graph.nodes.size() == drafts_.size() && graph.groups.size() == groups_.size());
         graph.calls = std::move(calls_);
         return graph;
     }
@@ -210,11 +215,13 @@ class Scope final : public api::CallRecorder {
     }
 
     int add(Draft draft, CapturedCall call) {
+        TUTTI_ASSERT(draft.node.pieces.size() == 1);
         const int id = static_cast<int>(drafts_.size());
         draft.node.id = id;
         draft.node.pieces.front().call = static_cast<int>(calls_->calls.size());
         calls_->calls.push_back(std::move(call));
         drafts_.push_back(std::move(draft));
+        TUTTI_ASSERT(static_cast<std::size_t>(id) + 1 == drafts_.size());
         return id;
     }
 
@@ -240,12 +247,14 @@ class Scope final : public api::CallRecorder {
     }
 
     static void describe_collective(Node& node, const Operation& call) {
+        TUTTI_ASSERT(call.is_collective);
         node.kind = static_cast<Kind>(call.call.collective);
         node.dtype = call.outputs.empty() ? call.call.dtype : call.outputs.front().dtype();
         node.op = call.call.divisor > 1 ? ReduceOp::Kind::avg : call.call.op;
         if (traits_of(node.kind).is_rooted()) node.root = call.call.root;
     }
     static void describe_message(Node& node, const Operation& call) {
+        TUTTI_ASSERT(!call.is_collective && !call.outputs.empty());
         if (call.transfer.peer < 0) {
             throw InvalidArgument(fmt::format(
                 "{}: a graph is being captured, and no source is named: expected src or group_src", call.name));
@@ -264,6 +273,7 @@ class Scope final : public api::CallRecorder {
     }
 
     static GroupInfo info_of(const std::shared_ptr<api::Group>& group) {
+        TUTTI_ASSERT(group != nullptr);
         constexpr std::uint64_t few = 8, many = 4 << 20;
         constexpr double call_us = 2;  // of the program, beside what the ranks exchange
         const ProcessGroup handle(group);
@@ -273,6 +283,7 @@ class Scope final : public api::CallRecorder {
     }
 
     void wait_for(int id) {
+        TUTTI_ASSERT(id >= 0 && static_cast<std::size_t>(id) < drafts_.size());
         if (std::erase(unwaited_, id) == 0) return;
         Draft draft;
         draft.node.kind = Kind::wait;

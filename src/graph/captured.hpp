@@ -4,6 +4,7 @@
 #pragma once
 
 #include "api/call.hpp"
+#include "core/assert.hpp"
 
 #include <tutti/graph.hpp>
 
@@ -28,6 +29,7 @@ class CapturedCalls {
     std::vector<std::byte*> buffers;  ///< where they begin, by the graph's numbers
 
     std::byte* address(const Range& range) const {
+        TUTTI_ASSERT(range.bytes == 0 || range.buffer < buffers.size());
         return range.bytes == 0 ? nullptr : buffers[range.buffer] + range.offset;
     }
 };

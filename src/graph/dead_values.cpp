@@ -1,5 +1,6 @@
 // Dead values: a compute step or copy whose every result is overwritten, or temporary, before anybody reads it is left
 // out, and so are those that worked for it alone. Communication stays: other ranks count on it.
+#include "core/assert.hpp"
 #include "graph/liveness.hpp"
 #include "graph/passes.hpp"
 
@@ -24,6 +25,7 @@ Result drop_dead_values(const Graph& graph, const Settings& /*settings*/) {
         live.step_back_over(*node);
         kept.push_back(*node);
     }
+    TUTTI_ASSERT(kept.size() + result.text.size() == graph.nodes.size());
     std::ranges::reverse(kept);
     std::ranges::reverse(result.text);
     result.graph.nodes = std::move(kept);

@@ -1,3 +1,4 @@
+#include "core/assert.hpp"
 #include "graph/steps.hpp"
 #include "graph/value.hpp"
 #include "group/group.hpp"
@@ -63,6 +64,7 @@ class Executable::State {
             arena_ = empty(uint8, Extents::of(static_cast<std::int64_t>(bytes)));
         }
         steps_ = steps_of(graph_, bindings_, arena());
+        TUTTI_ASSERT(steps_.size() == graph_.nodes.size());
         record_.emplace(words_of(graph_), recorders_of(*graph_.calls));
     }
 
@@ -83,6 +85,7 @@ class Executable::State {
         for (const auto& [captured, replacement] : wanted) check(captured, replacement);
         next.move(wanted);
         std::vector<Step> steps = steps_of(graph_, next, arena());  // all or nothing
+        TUTTI_ASSERT(steps.size() == graph_.nodes.size());
         bindings_ = std::move(next);
         steps_ = std::move(steps);
     }

@@ -1,5 +1,6 @@
 #include "graph/joint_call.hpp"
 
+#include "core/assert.hpp"
 #include "graph/value.hpp"
 
 #include <algorithm>
@@ -23,6 +24,7 @@ std::uint64_t common_bytes(Kind kind, const Piece& p) {
 }
 
 Contents opaque(const JointCall& one, std::size_t piece, std::size_t to, std::size_t block, std::uint64_t bytes) {
+    TUTTI_ASSERT(piece < one.first->pieces.size());
     std::uint64_t term = mixed(opaque_tag, static_cast<std::uint64_t>(one.first->kind));
     term =
         mixed(mixed(term, static_cast<std::uint64_t>(one.first->op)), static_cast<std::uint64_t>(one.first->root + 1));
@@ -35,6 +37,8 @@ Contents opaque(const JointCall& one, std::size_t piece, std::size_t to, std::si
 }
 
 Contents result(const JointCall& one, Determinism determinism, std::size_t piece, std::size_t to, std::size_t block) {
+    TUTTI_ASSERT(to < one.nodes.size());
+    TUTTI_ASSERT(piece < one.first->pieces.size());
     const std::size_t root = static_cast<std::size_t>(std::max(one.first->root, 0));
     const auto from = [&](std::size_t rank, std::size_t which) -> Contents {
         const Blocks& blocks = one.inputs[rank][piece];
@@ -57,6 +61,7 @@ Contents result(const JointCall& one, Determinism determinism, std::size_t piece
         if (r == 0) bytes_of_first = bytes;
         if (bytes != bytes_of_first) return {};  // the caller says what it expected
     }
+    TUTTI_ASSERT(inputs.size() == one.inputs.size());
     const Node& node = *one.nodes[to];
     std::uint64_t whole = 0;
     for (std::size_t i = 0; i < node.pieces.size(); ++i) {
@@ -87,6 +92,8 @@ std::string_view difference(const Node& a, const Node& b) {
 }
 
 std::optional<WrongSize> resolve(JointCall& call, Determinism determinism) {
+    TUTTI_ASSERT(call.first != nullptr && call.results.empty());
+    TUTTI_ASSERT(static_cast<std::size_t>(call.joined) == call.nodes.size());
     call.results.resize(call.nodes.size());
     const Node& node = *call.first;
     if (node.kind == Kind::barrier) return std::nullopt;

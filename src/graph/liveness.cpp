@@ -1,5 +1,7 @@
 #include "graph/liveness.hpp"
 
+#include "core/assert.hpp"
+
 namespace tutti::graph {
 
 LiveBytes::LiveBytes(const Graph& graph) : maps_(graph.buffers.size()) {
@@ -25,6 +27,7 @@ void LiveBytes::step_back_over(const Node& node) {
 }
 
 bool LiveBytes::any(const Range& r) const {
+    TUTTI_ASSERT(r.bytes == 0 || r.buffer < maps_.size());
     bool found = false;
     maps_[r.buffer].for_each(r.offset, r.end(), [&](auto, auto, auto) { found = true; });
     return found;

@@ -3,6 +3,7 @@
 // A buffer takes part if all of it is temporary, if the graph needs none of the bytes that it holds at first, and if
 // every node that uses it works elsewhere too. Between its last read and the next write its bytes serve others; so one
 // buffer may have several places in turn. An asynchronous call has its buffers until its wait.
+#include "core/assert.hpp"
 #include "graph/liveness.hpp"
 #include "graph/packing.hpp"
 #include "graph/passes.hpp"
@@ -38,6 +39,7 @@ class Reuse {
         std::vector<Lifetime> lifetimes;
         for (const Value& v : values_) lifetimes.push_back(v.lifetime);
         const Packing packing = pack(lifetimes);
+        TUTTI_ASSERT(packing.offsets.size() == values_.size());
         std::uint64_t apart = 0;
         int buffers = 0;
         for (std::size_t b = 0; b < joins_.size(); ++b) {
@@ -99,6 +101,7 @@ class Reuse {
                     last_[b] = static_cast<int>(values_.size());
                     values_.push_back({b, {static_cast<int>(i), static_cast<int>(i), graph_.buffers[b]}});
                 }
+                TUTTI_ASSERT(last_[b] >= 0 && static_cast<std::size_t>(last_[b]) < values_.size());
                 values_[static_cast<std::size_t>(last_[b])].lifetime.last = static_cast<int>(i);
                 of_node_[i].emplace_back(b, last_[b]);
             });
@@ -106,13 +109,16 @@ class Reuse {
     }
 
     void move_nodes(Graph& graph, const std::vector<std::uint64_t>& offsets) const {
+        TUTTI_ASSERT(graph.arena >= 0 && offsets.size() == values_.size());
         for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
             const auto move = [&](Range& r) {
                 if (r.bytes == 0) return;
                 const auto found = std::ranges::find(of_node_[i], r.buffer, &std::pair<std::uint32_t, int>::first);
                 if (found == of_node_[i].end()) return;
+                TUTTI_ASSERT(static_cast<std::size_t>(found->second) < offsets.size());
                 r.offset += offsets[static_cast<std::size_t>(found->second)];
                 r.buffer = static_cast<std::uint32_t>(graph.arena);
+                TUTTI_ASSERT(r.end() <= graph.buffers[r.buffer]);
             };
             for (Piece& p : graph.nodes[i].pieces) {
                 std::ranges::for_each(p.reads, move);

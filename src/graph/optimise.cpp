@@ -3,6 +3,7 @@
 //
 // Everything is decided from the graphs of all ranks that share groups, directly or by way of other ranks, so all of
 // them decide alike; ranks that share none have no part in it.
+#include "core/assert.hpp"
 #include "graph/passes.hpp"
 
 #include <tutti/object_collectives.hpp>
@@ -26,6 +27,7 @@ struct Pass {
 
     /// Less than now, because of the fault.
     void restrict(std::string why) {
+        TUTTI_ASSERT(may != May::nothing && !why.empty());
         may = moves_calls && may == May::everything ? May::stay_in_place : May::nothing;
         fault = std::move(why);
     }
@@ -91,6 +93,7 @@ std::vector<Made> collectives_of(const Graph& graph, const std::string& group, c
 }
 
 std::size_t chunks_in(const std::vector<Made>& list, int ordinal) {
+    TUTTI_ASSERT(ordinal >= 0);
     return static_cast<std::size_t>(
         std::ranges::count_if(list, [&](const Made& m) { return m.pieces == std::vector{ordinal}; }));
 }
@@ -110,6 +113,7 @@ void check(const std::vector<Graph>& graphs) {
 // The first collectives that differ between two ranks that share a group are cut into as few chunks as on the rank with
 // the fewest, or join `keep`; false: none do. Each turn has fewer chunks or keeps more, so there is a last one.
 bool leave_alone_what_differs(const std::vector<Optimised>& results, std::vector<Settings>& settings) {
+    TUTTI_ASSERT(results.size() == settings.size());
     std::map<std::string, std::size_t> first_of;  // the first rank of each group
     std::set<Ordinal> differing;
     std::map<Ordinal, std::size_t> fewest;
@@ -184,6 +188,7 @@ class Optimising {
         while (leave_alone_what_differs(results_, settings_));
     }
     void run_passes_of_all(bool stages) {
+        TUTTI_ASSERT(settings_.size() == graphs_.size());
         results_.clear();
         for (std::size_t r = 0; r < graphs_.size(); ++r)
             results_.push_back(run_passes(graphs_[r], passes_, settings_[r], stages));
@@ -197,6 +202,8 @@ class Optimising {
 
     /// `last`: the proof of what all passes together have made.
     void restrict_first_fault(const Proof& last) {
+        TUTTI_ASSERT(!last.faults.empty());
+        TUTTI_ASSERT(results_.size() == graphs_.size());
         if (!options_.stages) run_passes_of_all(true);
         for (std::size_t i = 0; i < passes_.size(); ++i) {
             const Proof proof = proof_of([i](const Optimised& o) -> const Graph& { return o.changes[i].after; });
@@ -215,6 +222,7 @@ class Optimising {
 }  // namespace
 
 void mark_changed_groups(const Graph& captured, Graph& made) {
+    TUTTI_ASSERT(made.groups.size() == captured.groups.size());
     for (std::size_t g = 0; g < made.groups.size(); ++g)
         made.groups[g].changed = made.collectives_hash(g) != captured.collectives_hash(g);
 }
@@ -245,6 +253,7 @@ std::vector<Optimised> optimise(const std::vector<Graph>& graphs, const Optimise
         std::vector<Graph> own;
         for (const std::size_t r : part) own.push_back(graphs[r]);
         std::vector<Optimised> made = Optimising(std::move(own), options).run();
+        TUTTI_ASSERT(made.size() == part.size());
         for (std::size_t i = 0; i < part.size(); ++i) results[part[i]] = std::move(made[i]);
     }
     return results;

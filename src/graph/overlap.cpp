@@ -4,6 +4,7 @@
 // Communication keeps its order: a collective overtakes compute steps alone. The bytes under way stay below a bound, as
 // far as the program does not start more before it waits: a wait never moves before a call that the program makes
 // first, which another rank may need to go on.
+#include "core/assert.hpp"
 #include "graph/passes.hpp"
 
 #include <fmt/format.h>
@@ -44,6 +45,8 @@ class Overlap {
             }
         }
         while (!under_way_.empty()) wait_for(under_way_.front());
+        TUTTI_ASSERT(under_way_.empty() && in_flight_ == 0);
+        TUTTI_ASSERT(std::ranges::all_of(left, [](int count) { return count == 0; }));
         Result result{given_, {}};
         result.graph.nodes = without_empty_waits(result.text);
         if (result.text.empty()) result.graph = given_;
@@ -106,6 +109,7 @@ class Overlap {
     }
 
     int next() const {
+        TUTTI_ASSERT(!ready_.empty());
         for (const int i : ready_) {
             if (is_candidate(i) && !needs_wait(i)) return i;
         }
@@ -116,6 +120,7 @@ class Overlap {
     }
 
     void emit(int i) {
+        TUTTI_ASSERT(!flying_[static_cast<std::size_t>(i)]);
         const std::vector<int> before = before_[static_cast<std::size_t>(i)];
         for (const int p : before) {
             if (flying_[static_cast<std::size_t>(p)] && !follows_only_.contains({p, i})) wait_for(p);
@@ -136,6 +141,8 @@ class Overlap {
     }
 
     void wait_for(int i) {
+        TUTTI_ASSERT(flying_[static_cast<std::size_t>(i)]);
+        TUTTI_ASSERT(in_flight_ >= bytes_of(node(i)));
         flying_[static_cast<std::size_t>(i)] = false;
         std::erase(under_way_, i);
         in_flight_ -= bytes_of(node(i));
@@ -149,6 +156,7 @@ class Overlap {
 
     // Where nothing is computed meanwhile, a call that blocks does the same.
     std::vector<Node> without_empty_waits(std::vector<std::string>& text) const {
+        TUTTI_ASSERT(nodes_.size() >= graph_.nodes.size());
         std::map<int, double> computed_at;  // at the start of each
         std::set<int> blocking;
         double computed = 0;

@@ -1,5 +1,7 @@
 #include "graph/packing.hpp"
 
+#include "core/assert.hpp"
+
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -15,6 +17,7 @@ std::uint64_t aligned(std::uint64_t bytes) {
 
 /// Each in turn at the smallest gap that holds it between those that live at the same time, else above them.
 Packing place(std::span<const Lifetime> blocks, const Indices& order) {
+    TUTTI_ASSERT(order.size() == blocks.size());
     Packing result{std::vector<std::uint64_t>(blocks.size()), 0};
     std::vector<std::size_t> placed;  // by offset
     placed.reserve(order.size());
@@ -34,15 +37,18 @@ Packing place(std::span<const Lifetime> blocks, const Indices& order) {
         }
         if (best_gap == ~std::uint64_t{0}) best = end;
         result.offsets[i] = best;
+        TUTTI_ASSERT(best % packing_alignment == 0);
         result.bytes = std::max(result.bytes, best + bytes);
         const auto behind =
             std::ranges::upper_bound(placed, best, {}, [&](std::size_t p) { return result.offsets[p]; });
+        TUTTI_ASSERT(result.offsets[i] + bytes <= result.bytes);
         placed.insert(behind, i);
     }
     return result;
 }
 
 Indices by(std::span<const Lifetime> blocks, const std::function<double(const Lifetime&)>& first_is_largest) {
+    TUTTI_ASSERT(static_cast<bool>(first_is_largest));
     Indices order(blocks.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return first_is_largest(blocks[i]); });
@@ -56,6 +62,7 @@ void keep_better(Packing& best, Packing&& other) {
 }  // namespace
 
 std::uint64_t most_alive(std::span<const Lifetime> blocks) {
+    TUTTI_ASSERT(std::ranges::all_of(blocks, [](const Lifetime& block) { return block.first <= block.last; }));
     std::vector<std::pair<int, std::int64_t>> changes;
     for (const Lifetime& b : blocks) {
         changes.emplace_back(b.first, static_cast<std::int64_t>(b.bytes));
@@ -64,10 +71,12 @@ std::uint64_t most_alive(std::span<const Lifetime> blocks) {
     std::ranges::sort(changes);  // ends come before beginnings at the same place
     std::int64_t now = 0, most = 0;
     for (const auto& [at, change] : changes) most = std::max(most, now += change);
+    TUTTI_ASSERT(now == 0 && most >= 0);
     return static_cast<std::uint64_t>(most);
 }
 
 Packing pack(std::span<const Lifetime> blocks) {
+    TUTTI_ASSERT(std::ranges::all_of(blocks, [](const Lifetime& block) { return block.first <= block.last; }));
     const auto bytes = [](const Lifetime& b) { return static_cast<double>(b.bytes); };
     const auto duration = [](const Lifetime& b) { return static_cast<double>(b.last - b.first + 1); };
     const std::vector<Indices> orders{
@@ -90,6 +99,7 @@ Packing pack(std::span<const Lifetime> blocks) {
             std::rotate(order.begin(), highest, highest + 1);
         }
     }
+    TUTTI_ASSERT(best.offsets.size() == blocks.size() && best.bytes >= least);
     return best;
 }
 

@@ -1,5 +1,6 @@
 // The proof: the graphs of all ranks are run at once, on symbols, at the level of calls. A rank goes on until it has to
 // wait for another; where nobody can go on and somebody has not ended, they would wait forever.
+#include "core/assert.hpp"
 #include "graph/joint_call.hpp"
 #include "graph/symbols.hpp"
 #include "graph/value.hpp"
@@ -128,6 +129,7 @@ class Run {
 
     // Whether the rank's next node is over.
     bool step(Rank& rank) {
+        TUTTI_ASSERT(rank.at < rank.graph->nodes.size());
         const Node& node = rank.graph->nodes[rank.at];
         if (!rank.begun && node.kind != Kind::wait && !is_free(rank, node)) return false;
         bool over = true;
@@ -173,6 +175,7 @@ class Run {
     }
 
     bool fly(Rank& rank, const Node& node, std::uint64_t number) {
+        TUTTI_ASSERT(node.asynchronous);
         rank.flying.push_back({static_cast<int>(rank.at), &node, number});
         return true;
     }
@@ -190,6 +193,7 @@ class Run {
     }
 
     bool join(const Rank& rank, const Node& node, const GroupInfo& group, Shared& shared) {
+        TUTTI_ASSERT(rank.number >= shared.first);
         while (shared.first + shared.instances.size() <= rank.number) {
             shared.instances.emplace_back();
             shared.instances.back().inputs.resize(group.ranks.size());
@@ -208,6 +212,8 @@ class Run {
             return false;
         }
         one.nodes[me] = &node;
+        TUTTI_ASSERT(one.joined < static_cast<int>(group.ranks.size()));
+        TUTTI_ASSERT(one.inputs[me].empty());
         for (const Piece& p : node.pieces) {
             Blocks& blocks = one.inputs[me].emplace_back();
             for (const Range& r : p.reads) blocks.push_back(rank.memory.read(r));
@@ -216,17 +222,20 @@ class Run {
         if (const auto wrong = resolve(one, group.determinism)) {
             fault(fmt::format("{} of group \"{}\": rank {} expects {} bytes and gets {}", describe(*rank.graph, node),
                               group.name, wrong->rank, wrong->expected, wrong->got));
+            return false;
         }
         return true;
     }
 
     bool finish(Rank& rank, const Node& node, const GroupInfo& group, Shared& shared, std::uint64_t number,
                 int position) {
+        TUTTI_ASSERT(number >= shared.first && number - shared.first < shared.instances.size());
         const bool waits = senders_ == Senders::wait || !writes_of(node).empty() || node.kind == Kind::barrier;
         JointCall& one = shared.instances[number - shared.first];
         if (waits && one.joined < static_cast<int>(group.ranks.size())) return false;
         if (waits) {
             const Pieces& results = one.results[static_cast<std::size_t>(group.rank)];
+            TUTTI_ASSERT(results.size() == (node.kind == Kind::barrier ? 0 : node.pieces.size()));
             for (std::size_t p = 0; p < results.size(); ++p) {
                 for (std::size_t b = 0; b < results[p].size(); ++b)
                     rank.memory.write(node.pieces[p].writes[b], results[p][b], position);
@@ -294,6 +303,7 @@ class Run {
         return receive(rank, node, rank.number, static_cast<int>(rank.at));
     }
     bool receive(Rank& rank, const Node& node, std::uint64_t number, int position) {
+        TUTTI_ASSERT(number < messages_to(rank, node).posted);
         Messages& messages = messages_to(rank, node);
         if (messages.sent.size() <= number) return false;
         const Contents message = std::exchange(messages.sent[number], {});

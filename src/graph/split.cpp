@@ -14,6 +14,7 @@
 //
 // With k chunks a step of time C and a collective of time M, of which λ is latency, take about max(C, M) + min(C, M)/k
 // + kλ; the best k is √(min(C, M)/λ).
+#include "core/assert.hpp"
 #include "graph/passes.hpp"
 
 #include <fmt/format.h>
@@ -39,14 +40,19 @@ struct Cut {
 
     bool empty() const noexcept { return ends.empty(); }
     std::size_t chunks() const noexcept { return ends.size(); }
-    std::uint64_t begin(std::size_t chunk) const noexcept { return chunk == 0 ? 0 : ends[chunk - 1]; }
+    std::uint64_t begin(std::size_t chunk) const noexcept {
+        TUTTI_ASSERT(chunk < ends.size());
+        return chunk == 0 ? 0 : ends[chunk - 1];
+    }
     std::uint64_t size(std::size_t chunk) const noexcept { return ends[chunk] - begin(chunk); }
     /// Of the chunk, in block number `block`.
     std::uint64_t offset(std::size_t chunk, std::uint64_t block) const noexcept {
+        TUTTI_ASSERT(block < blocks);
         return block * ends.back() + begin(chunk);
     }
 };
 Ends scaled(const Ends& ends, std::uint64_t times, std::uint64_t by = 1) {
+    TUTTI_ASSERT(by > 0);
     Ends result;
     for (const std::uint64_t end : ends) result.push_back(end * times / by);
     return result;
@@ -156,6 +162,7 @@ class Split {
     }
 
     void consider(int i) {
+        TUTTI_ASSERT(may_change(node(i)) && cut_of(i).empty());
         const Node& sum = node(i);
         const Side in = *side_of(sum.pieces.front().reads), out = *side_of(sum.pieces.front().writes);
         const std::vector<Neighbour> makers = neighbours(makers_, i, in);
@@ -201,6 +208,7 @@ class Split {
     // In chunks of the same size, or nearly, that hold whole rows of all neighbours.
     std::optional<Ends> even_cut(const Node& sum, const std::vector<Neighbour>& makers,
                                  const std::vector<Neighbour>& users, std::uint64_t blocks) const {
+        TUTTI_ASSERT(blocks > 0);
         const std::uint64_t block_bytes = sum.pieces.front().writes.front().bytes;
         std::uint64_t unit = size_of(sum.dtype);
         double computed_us = 0;
@@ -216,6 +224,7 @@ class Split {
         if (chunks < 2) return std::nullopt;
         Ends cut;
         for (std::size_t k = 1; k <= chunks; ++k) cut.push_back(units * k / chunks * unit);
+        TUTTI_ASSERT(cut.back() == block_bytes && std::ranges::is_sorted(cut));
         return cut;
     }
 
@@ -229,6 +238,7 @@ class Split {
 
     // `blocks`: for each chunk the steps on one side run so often.
     std::size_t wanted(const Node& sum, double computed_us, std::uint64_t blocks) const {
+        TUTTI_ASSERT(blocks > 0);
         const std::size_t most = most_chunks(sum);
         if (settings_.options.chunks)
             return std::min(most, static_cast<std::size_t>(std::max(*settings_.options.chunks, 1)));
@@ -262,6 +272,7 @@ class Split {
         }
     }
     static void take_rows(Node& step, std::uint64_t first, std::uint64_t count) {
+        TUTTI_ASSERT(count > 0 && first + count <= step.rows);
         Piece& p = step.pieces.front();
         const std::uint64_t rows = step.rows;
         const auto take = [&](Range& r) {

@@ -1,6 +1,7 @@
 #include "graph/steps.hpp"
 
 #include "api/coalescing_internal.hpp"
+#include "core/assert.hpp"
 #include "graph/accesses.hpp"
 #include "graph/value.hpp"
 #include "operation/fingerprint.hpp"
@@ -21,6 +22,8 @@ namespace {
 using tutti::detail::Operation;
 
 void run_moves(const std::vector<Move>& moves) {
+    TUTTI_ASSERT(
+        std::ranges::all_of(moves, [](const Move& m) { return m.bytes > 0 && m.to != nullptr && m.from != nullptr; }));
     for (const Move& m : moves) std::memmove(m.to, m.from, m.bytes);
 }
 
@@ -40,7 +43,10 @@ void add(std::vector<Move>& moves, std::byte* to, const std::byte* from, std::si
 class Builder {
  public:
     Builder(const Graph& graph, const Bindings& bindings, std::byte* arena)
-        : graph_(graph), calls_(*graph.calls), bindings_(bindings), arena_(arena), begun_(graph.groups.size()) {}
+        : graph_(graph), calls_(*graph.calls), bindings_(bindings), arena_(arena), begun_(graph.groups.size()) {
+        TUTTI_ASSERT(graph.calls != nullptr);
+        TUTTI_ASSERT(graph.arena < 0 || arena != nullptr);
+    }
 
     std::vector<Step> steps() {
         std::vector<Step> steps;
@@ -58,11 +64,13 @@ class Builder {
             }
             steps.push_back(std::move(step));
         }
+        TUTTI_ASSERT(steps.size() == graph_.nodes.size());
         return steps;
     }
 
  private:
     std::byte* place(const Range& range) const {
+        TUTTI_ASSERT(range.bytes == 0 || range.buffer < graph_.buffers.size());
         if (range.bytes == 0) return nullptr;
         if (static_cast<int>(range.buffer) == graph_.arena) return arena_ + range.offset;
         return bindings_.place(calls_.address(range), range.bytes);
@@ -87,6 +95,7 @@ class Builder {
     }
 
     void set_function(Step& step, const Node& node) const {
+        TUTTI_ASSERT(node.kind == Kind::compute && node.pieces.size() == 1);
         const detail::CapturedCall& call = calls_.calls[static_cast<std::size_t>(node.pieces.front().call)];
         step.kind = Step::Kind::compute;
         step.function = &call;
@@ -101,6 +110,7 @@ class Builder {
             return at;
         };
         const Piece& p = node.pieces.front();
+        TUTTI_ASSERT(p.reads.size() == call.reads.size() && p.writes.size() == call.writes.size());
         for (std::size_t i = 0; i < call.reads.size(); ++i) {
             const ConstTensorView& view = call.reads[i];
             step.reads.emplace_back(moved(view, p.reads[i]), shape_of(node, call, view, p.reads[i]), view.dtype());
@@ -121,6 +131,7 @@ class Builder {
     }
 
     api::PreparedOperation operation_of(Step& step, const Node& node) {
+        TUTTI_ASSERT(is_communication(node.kind) && !node.pieces.empty());
         std::vector<api::PreparedOperation> parts;
         for (const Piece& p : node.pieces) parts.push_back(model_of(node, p));
         api::PreparedOperation whole = parts.front();
@@ -258,6 +269,7 @@ class Builder {
     // Around a call that a pass has made. An all_reduce works in place. Of the others, what lies in one piece stays
     // where it is, as far as the result does not lie in the input; the rest moves through scratch.
     void move_into_place(Step& step, const Node& node, Operation& call) {
+        TUTTI_ASSERT(node.pieces.size() == 1);
         const std::vector<Range>&reads = node.pieces.front().reads, &writes = node.pieces.front().writes;
         if (node.kind == Kind::all_reduce)
             return add(step.before, place(writes.front()), place(reads.front()), writes.front().bytes);
@@ -341,6 +353,8 @@ class Builder {
 }  // namespace
 
 void Step::run(std::vector<Step>& all) {
+    TUTTI_ASSERT(kind != Kind::compute || function != nullptr);
+    TUTTI_ASSERT(kind != Kind::wait || started < all.size());
     switch (kind) {
         case Kind::compute: return function->run(reads, writes);
         case Kind::copy: return run_moves(after);

@@ -1,5 +1,6 @@
 #include "graph/symbols.hpp"
 
+#include "core/assert.hpp"
 #include "core/split_mix.hpp"
 #include "graph/value.hpp"
 
@@ -17,6 +18,7 @@ class Cursor {
     explicit Cursor(const Contents& contents) : at_(contents.data()), end_(contents.data() + contents.size()) {}
     /// The symbol of the next `bytes`, and moves on; of an element that lies in several parts, a term of its own.
     Symbol take(std::uint64_t bytes) {
+        TUTTI_ASSERT(at_ != end_ && done_ <= at_->bytes);
         if (at_->bytes - done_ >= bytes) {
             const Symbol whole = at_->symbol.from(done_);
             advance(bytes);
@@ -47,6 +49,7 @@ class Cursor {
 };
 
 void append(Contents& to, std::uint64_t bytes, const Symbol& symbol) {
+    TUTTI_ASSERT(bytes > 0);
     if (!to.empty() && to.back().symbol.from(to.back().bytes) == symbol)
         to.back().bytes += bytes;
     else
@@ -55,6 +58,7 @@ void append(Contents& to, std::uint64_t bytes, const Symbol& symbol) {
 
 // Where an input's symbol changes, in whole elements: an element that is in two parts lies between two of them.
 void add_cuts(std::vector<std::uint64_t>& elements, const Contents& input, std::uint64_t element_bytes) {
+    TUTTI_ASSERT(element_bytes > 0);
     std::uint64_t at = 0;
     for (const Part& p : input) {
         at += p.bytes;
@@ -93,6 +97,7 @@ Memory::Memory(int rank, const std::vector<std::uint64_t>& buffers) : buffers_(b
 }
 
 Contents Memory::read(const Range& range) const {
+    TUTTI_ASSERT(range.bytes == 0 || range.buffer < buffers_.size());
     Contents contents;
     if (range.bytes == 0) return contents;
     buffers_[range.buffer].for_each(
@@ -102,6 +107,7 @@ Contents Memory::read(const Range& range) const {
 }
 
 void Memory::write(const Range& range, const Contents& contents, int writer) {
+    TUTTI_ASSERT(range.bytes == 0 || range.buffer < buffers_.size());
     std::uint64_t at = range.offset;
     for (const Part& p : contents) {
         buffers_[range.buffer].set(at, at + p.bytes, Symbol{p.symbol.term, p.symbol.shift, writer});
@@ -110,6 +116,7 @@ void Memory::write(const Range& range, const Contents& contents, int writer) {
 }
 
 Contents combined(std::span<const Contents> inputs, const Combining& how) {
+    TUTTI_ASSERT(how.element_bytes > 0);
     Contents result;
     if (inputs.empty() || inputs.front().empty()) return result;
     const std::uint64_t bytes = size_of(inputs.front());
@@ -137,11 +144,13 @@ Contents combined(std::span<const Contents> inputs, const Combining& how) {
         }
         at = cut;
     }
+    TUTTI_ASSERT(size_of(result) == bytes);
     return result;
 }
 
 std::vector<Contents> computed_by_rows(const RowsOf& step, std::span<const Contents> reads,
                                        std::span<const std::uint64_t> write_bytes) {
+    TUTTI_ASSERT(step.rows > 0);
     struct Cut {
         Cursor cursor;
         std::uint64_t row_bytes;
@@ -160,6 +169,7 @@ std::vector<Contents> computed_by_rows(const RowsOf& step, std::span<const Conte
     }
     sort_cuts(cuts);
     std::vector<Contents> results(write_bytes.size());
+    TUTTI_ASSERT(!inputs.empty());
     std::uint64_t at = 0;
     for (const std::uint64_t row : cuts) {
         if (row <= at) continue;

@@ -3,6 +3,7 @@
 // A term is known by a hash of 64 bits: two that differ are taken for equal once in 10^19. Pure functions.
 #pragma once
 
+#include "core/assert.hpp"
 #include "core/interval_map.hpp"
 
 #include <tutti/graph.hpp>
@@ -41,7 +42,10 @@ class Memory {
     Memory(int rank, const std::vector<std::uint64_t>& buffers);
     Contents read(const Range& range) const;
     void write(const Range& range, const Contents& contents, int writer);
-    const IntervalMap<Symbol>& buffer(std::size_t index) const { return buffers_[index]; }
+    const IntervalMap<Symbol>& buffer(std::size_t index) const {
+        TUTTI_ASSERT(index < buffers_.size());
+        return buffers_[index];
+    }
 
  private:
     std::vector<IntervalMap<Symbol>> buffers_;

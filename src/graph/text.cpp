@@ -219,6 +219,15 @@ Node read_node(Line& line, const Graph& graph) {
 /// A node's blocks are as many as its kind says.
 void check_blocks(Line& line, const Graph& graph, const Node& n) {
     if (n.kind != Kind::wait && n.kind != Kind::barrier && n.pieces.empty()) line.refuse("a piece");
+    if (n.kind == Kind::copy || is_message(n.kind)) {
+        const Piece& p = n.pieces.front();
+        const bool gives = n.kind == Kind::receive || !p.reads.empty(),
+                   takes = n.kind == Kind::send || !p.writes.empty();
+        if (n.pieces.size() != 1 || !gives || !takes)
+            line.refuse(fmt::format("one piece with the range that {} reads or writes", to_string(n.kind)));
+        if (n.kind == Kind::copy && p.reads.front().bytes != p.writes.front().bytes)
+            line.refuse("a copy to a range of as many bytes");
+    }
     if (n.rows > 0 && !has_rows(n)) line.refuse(fmt::format("one piece whose ranges have {} equal rows", n.rows));
     if (!is_collective(n.kind) || n.opaque) return;
     const GroupInfo& group = graph.groups[static_cast<std::size_t>(n.group)];

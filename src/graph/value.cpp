@@ -1,5 +1,6 @@
 #include "graph/value.hpp"
 
+#include "core/assert.hpp"
 #include "core/hash.hpp"
 #include "core/interval_map.hpp"
 #include "core/split_mix.hpp"
@@ -298,6 +299,7 @@ std::uint64_t Graph::peak_bytes() const {
 }
 
 bool is_whole(const Node& step, std::size_t read) noexcept {
+    TUTTI_ASSERT(step.kind == Kind::compute);
     return std::ranges::find(step.whole, read) != step.whole.end();
 }
 

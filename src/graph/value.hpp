@@ -1,4 +1,4 @@
-// What passes and the proof ask of graphs, beside the public value (tutti/graph.hpp). Pure functions.
+// Queries on graphs, for passes and the proof, beside the public value (tutti/graph.hpp). Pure functions.
 #pragma once
 
 #include <tutti/graph.hpp>

@@ -100,6 +100,18 @@ TEST(Graphs, refuse_texts_with_the_line_and_what_was_expected) {
     EXPECT_NE(refused("int32", "int33").find("line 8"), std::string::npos);
     EXPECT_NE(refused("group 0", "group 4").find("a number below 1"), std::string::npos);
     EXPECT_NE(refused("tutti graph", "another graph").find("line 1, column"), std::string::npos);
+    const std::string copy = "node 9 copy piece 0 0 reads 0+0:8 writes 1+0:8\n";
+    EXPECT_NO_THROW((void)Graph::from_text(good + copy));
+    for (const auto& [from, to] : {std::pair("reads 0+0:8", "reads"), {"writes 1+0:8", "writes"}}) {
+        std::string text = good + copy;
+        text.replace(text.rfind(from), std::string_view(from).size(), to);
+        EXPECT_THROW((void)Graph::from_text(text), InvalidArgument) << text;
+    }
+    EXPECT_NE(refused("node 1", "node 9 copy piece 0 0 reads 0+0:8 writes 1+0:4\nnode 1").find("as many bytes"),
+              std::string::npos);
+    EXPECT_NE(refused("node 1", "node 9 send group 0 int32 sum peer 1 tag 0 piece 0 0 reads writes\nnode 1")
+                  .find("the range that send reads or writes"),
+              std::string::npos);
     EXPECT_NE(refused("writes 1+0:32\nnode 1", "writes 1+0:32 x\nnode 1").find("the end of the line"),
               std::string::npos);
 }
