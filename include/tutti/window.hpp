@@ -1,5 +1,5 @@
-// Window: memory of each rank that the other ranks of a group read and write by themselves (one-sided), and signals,
-// by which they say so.
+// Window: memory of each rank that the other ranks of a group read and write by one-sided calls, and signals: 64-bit
+// counters by which a rank notifies another.
 //
 //     tutti::Window window(tutti::float32, {1024});
 //     if (rank == 0) window.put_signal(values, 1, {.signal = 3});
@@ -25,7 +25,7 @@ class WindowState;
 struct WindowOptions {
     int signals = 16;                      ///< how many each rank has, 0 to 65536; equal on all ranks
     ProcessGroup group{};                  ///< default: the default group
-    std::chrono::milliseconds timeout{0};  ///< of making the window; zero: the group's
+    std::chrono::milliseconds timeout{0};  ///< for making the window; zero: the group's
 };
 
 /// Where a put or a get begins in the target's memory, and how long it may take.
@@ -42,8 +42,8 @@ struct WindowSignalAccess {
     std::chrono::milliseconds timeout{0};  ///< zero: the group's
 };
 
-/// A handle: copies name the same window, and an empty one names none. All ranks of a group make a window together,
-/// close() ends it together; everything in between concerns its caller alone, and the target need not call anything.
+/// A handle: copies name the same window, and an empty one names none. All ranks of a group make a window together and
+/// close() it together; every call in between is one-sided: the target need not call anything.
 ///
 /// Memory model, as OpenSHMEM's with signals that only grow:
 /// 1. Calls of one rank to one target take effect there in the order in which it made them: a signal is visible only
@@ -54,9 +54,8 @@ struct WindowSignalAccess {
 /// 4. Signals are atomic and may be raised by any number of ranks at the same time; elements are not: two accesses to
 ///    the same element without a signal or a fence between them, of which one is a put or a store, leave it undefined.
 /// 5. Between calls to different targets, and between calls of different ranks, only signals and fences make an order.
-///
-/// Inside a host a call copies memory; between hosts the messages of the library carry it, and the target's progress
-/// thread, or whichever of its threads waits for something, does what they ask for.
+/// Inside a host a call copies memory. Between hosts a call is a message, which the target's progress thread, or a
+/// thread of the target that waits in a call of tutti, carries out.
 ///
 /// Every function throws InvalidArgument, before anything is done, for a target, an offset, a signal or a dtype that
 /// does not fit, for tensors that are not contiguous or not in host memory, in a graph's capture, after close(), and
@@ -107,7 +106,7 @@ class TUTTI_API Window {
 
     /// Adds `value` to a signal of the target, behind all earlier puts to it. Does not wait for anything.
     /// A signal never passes 2^64 - 1: an addition that would is left out. In the memory of this host the call throws
-    /// InvalidArgument; on either way wait_signal() and read_signal() of the target do from then on.
+    /// InvalidArgument; in either case wait_signal() and read_signal() of the target throw it from then on.
     void signal(int target, int signal, std::uint64_t value = 1) const;
     /// Blocks until this rank's signal has at least this value. Looks for a moment, then sleeps.
     /// errors   Timeout (the window can be used on), Aborted (also by a signal of the system), PeerLost when a rank has

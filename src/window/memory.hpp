@@ -2,14 +2,15 @@
 // with it.
 //
 // Each rank's part of symmetric memory begins with its signals, a cache line each: the value, and whether an addition
-// would have passed its end. A line that says whether the rank has let go of the window comes next; the elements follow
-// on a page of their own. A rank without neighbours has ordinary memory of the same layout.
+// would have passed 2^64 - 1. A line that says whether the rank has let go of the window comes next; the elements
+// follow on a page of their own. A rank without neighbours has ordinary memory of the same layout.
 //
 // Threads: any. A signal is atomic: a rank adds to it with release, behind the elements that it has written; a
 // thread that loads it with acquire sees these (pattern A of transport/shm/MEMORY-ORDER.md). Elements are the callers'
 // business.
 #pragma once
 
+#include "core/assert.hpp"
 #include "core/deadline.hpp"
 #include "group/group.hpp"
 
@@ -40,7 +41,10 @@ class Memory {
     bool is_mapped(int rank) const noexcept { return part(rank) != nullptr; }
     bool is_mapped_by_all() const noexcept;
     /// Of a rank whose memory is mapped, as below.
-    std::byte* elements(int rank) const noexcept { return part(rank) + head_bytes_; }
+    std::byte* elements(int rank) const noexcept {
+        TUTTI_ASSERT(is_mapped(rank));
+        return part(rank) + head_bytes_;
+    }
     /// The elements as a tensor that keeps them mapped.
     Tensor tensor(int rank) const;
     /// Adds to a signal of that rank, behind all that this thread has written, and wakes the rank. False: the sum would
@@ -60,8 +64,13 @@ class Memory {
  private:
     static constexpr std::size_t signal_bytes = 64, page = 4096;
 
-    std::byte* part(int rank) const noexcept { return parts_[static_cast<std::size_t>(rank)]; }
+    std::byte* part(int rank) const noexcept {
+        TUTTI_ASSERT(static_cast<std::size_t>(rank) < parts_.size());
+        return parts_[static_cast<std::size_t>(rank)];
+    }
     std::atomic<std::uint64_t>& word(int rank, int signal) const noexcept {
+        TUTTI_ASSERT(is_mapped(rank));
+        TUTTI_ASSERT(signal >= 0 && signal <= signals_);  // the word behind them says that the rank has let go
         return *reinterpret_cast<std::atomic<std::uint64_t>*>(part(rank) +
                                                               static_cast<std::size_t>(signal) * signal_bytes);
     }

@@ -1,5 +1,6 @@
 #include "window/messages.hpp"
 
+#include "core/assert.hpp"
 #include "operation/channel.hpp"
 #include "operation/fingerprint.hpp"
 
@@ -13,6 +14,8 @@ namespace tutti::window {
 
 std::shared_ptr<Operation> Messages::message(const char* name, int peer, WindowMessage way, std::size_t bytes,
                                              std::chrono::milliseconds timeout) const {
+    TUTTI_ASSERT(peer == any_rank || (peer >= 0 && peer < group_.size()));
+    TUTTI_ASSERT(timeout.count() > 0);
     auto message = std::make_shared<Operation>();
     message->name = name;
     message->is_collective = false;
@@ -30,6 +33,8 @@ std::shared_ptr<Operation> Messages::message(const char* name, int peer, WindowM
 
 std::shared_ptr<Operation> Messages::send(const char* name, int to, WindowMessage way, std::span<const std::byte> bytes,
                                           std::chrono::milliseconds timeout) const {
+    TUTTI_ASSERT(to >= 0);
+    TUTTI_ASSERT(bytes.data() != nullptr || bytes.empty());
     auto sending = message(name, to, way, bytes.size(), timeout);
     sending->transfer.source = bytes.data();
     return sending;
@@ -37,6 +42,7 @@ std::shared_ptr<Operation> Messages::send(const char* name, int to, WindowMessag
 
 std::shared_ptr<Operation> Messages::receive(const char* name, int from, WindowMessage way, std::span<std::byte> bytes,
                                              std::chrono::milliseconds timeout) const {
+    TUTTI_ASSERT(bytes.data() != nullptr || bytes.empty());
     auto receiving = message(name, from, way, bytes.size(), timeout);
     receiving->is_receive = true;
     receiving->transfer.target = bytes.data();
@@ -45,6 +51,7 @@ std::shared_ptr<Operation> Messages::receive(const char* name, int from, WindowM
 
 std::shared_ptr<Operation> Messages::send(const char* name, int to, const Request& request,
                                           std::chrono::milliseconds timeout) const {
+    TUTTI_ASSERT(request.kind >= Request::Kind::put && request.kind <= Request::Kind::heard);
     Tensor copy = empty(uint8, Extents::of(std::int64_t{sizeof request}));
     std::memcpy(copy.raw_data(), &request, sizeof request);
     const std::span bytes(static_cast<const std::byte*>(copy.raw_data()), sizeof request);
@@ -55,6 +62,7 @@ std::shared_ptr<Operation> Messages::send(const char* name, int to, const Reques
 
 // Whoever comes second, the thread that issues the message or the one that completes it, goes on.
 bool Messages::is_complete_at_once(const std::shared_ptr<Operation>& message, std::function<void()> later) const {
+    TUTTI_ASSERT(message != nullptr && static_cast<bool>(later));
     enum Met : int { nobody, issuer, completer };
     auto met = std::make_shared<std::atomic<int>>(nobody);
     message->on_completion([met, later = std::move(later)] {

@@ -1,5 +1,6 @@
 #include "window/remote.hpp"
 
+#include "core/assert.hpp"
 #include "operation/channel.hpp"
 
 #include <tutti/error.hpp>
@@ -39,6 +40,7 @@ class Remote::Sending {
 std::shared_ptr<Operation> Remote::put(const char* name, int target, std::uint64_t offset,
                                        std::span<const std::byte> source, Raise raise,
                                        std::chrono::milliseconds timeout) {
+    TUTTI_ASSERT(raise.value == 0 || raise.signal >= 0);
     Request request{.kind = Request::Kind::put,
                     .signal = static_cast<std::uint32_t>(raise.signal),
                     .value = raise.value,
@@ -58,6 +60,7 @@ std::shared_ptr<Operation> Remote::put(const char* name, int target, std::uint64
 
 std::shared_ptr<Operation> Remote::get(const char* name, int target, std::uint64_t offset,
                                        std::span<std::byte> destination, std::chrono::milliseconds timeout) {
+    TUTTI_ASSERT(!destination.empty());
     const Request request{.kind = Request::Kind::get, .offset = offset, .bytes = destination.size()};
     auto answer = messages_.receive(name, target, WindowMessage::answer, destination, timeout);
     const Sending sending(*this);
@@ -69,6 +72,7 @@ std::shared_ptr<Operation> Remote::get(const char* name, int target, std::uint64
 }
 
 std::shared_ptr<Operation> Remote::flush(int target, std::chrono::milliseconds timeout) {
+    TUTTI_ASSERT(timeout.count() > 0);
     constexpr const char* name = "Window.flush";
     const Sending sending(*this);
     check(name, target);
@@ -84,6 +88,7 @@ std::shared_ptr<Operation> Remote::flush(int target, std::chrono::milliseconds t
 }
 
 void Remote::note_let_go(int rank, bool answers) {
+    TUTTI_ASSERT(static_cast<std::size_t>(rank) < let_go_.size());
     {
         const std::lock_guard lock(news_mutex_);
         news_.push_back({rank, answers});
@@ -113,14 +118,17 @@ void Remote::take_news() noexcept {
 
 // A rank that has left does not hear it.
 void Remote::tell(int rank, Request::Kind kind) const {
+    TUTTI_ASSERT(kind == Request::Kind::let_go || kind == Request::Kind::heard);
     messages_.group().submit(messages_.send("Window service", rank, {.kind = kind}, Messages::no_limit), true);
 }
 
 void Remote::check(const char* name, int target) const {
+    TUTTI_ASSERT(static_cast<std::size_t>(target) < let_go_.size());
     if (let_go_[static_cast<std::size_t>(target)]) refuse(name, target);
 }
 
 void Remote::refuse(const char* name, int owner) const {
+    TUTTI_ASSERT(static_cast<std::size_t>(owner) < let_go_.size());
     const Group& group = messages_.group();
     throw InvalidArgument(
         fmt::format(

@@ -1,4 +1,4 @@
-// Remote: what a rank asks of the ranks of other hosts for one window.
+// Remote: one rank's requests to the ranks of other hosts, for one window.
 //
 // Threads: any; the order of a thread's requests to one rank is that of its calls.
 #pragma once

@@ -1,5 +1,6 @@
 #include "window/service.hpp"
 
+#include "core/assert.hpp"
 #include "core/log.hpp"
 #include "operation/channel.hpp"
 
@@ -24,7 +25,10 @@ Service::Service(std::shared_ptr<Group> group, std::shared_ptr<const Memory> mem
       memory_(std::move(memory)),
       remote_(std::move(remote)),
       messages_(*group_, number),
-      sources_(static_cast<std::size_t>(group_->size())) {}
+      sources_(static_cast<std::size_t>(group_->size())) {
+    TUTTI_ASSERT(memory_ != nullptr && remote_ != nullptr);
+    TUTTI_ASSERT(!memory_->is_mapped_by_all());
+}
 
 void Service::end() noexcept {
     try {
@@ -53,6 +57,8 @@ void Service::let_go() noexcept {
 
 // False: there will be no more requests.
 bool Service::take_news(Request::Kind kind, int source) {
+    TUTTI_ASSERT(kind == Request::Kind::let_go || kind == Request::Kind::heard);
+    TUTTI_ASSERT(source >= 0 && source < group_->size());
     bool answers = false;
     {
         const MutexLock lock(mutex_);
@@ -88,6 +94,7 @@ bool Service::take(const Operation& receive) {
     if (request.kind == Request::Kind::end && source == group_->rank()) return false;
     if (request.kind == Request::Kind::let_go || request.kind == Request::Kind::heard)
         return take_news(request.kind, source);
+    TUTTI_ASSERT(source >= 0 && source < group_->size());
     if (!fits(request)) {
         group_->abort(fmt::format("rank {} asked rank {} for {} bytes at {} of a window of {} bytes with {} signals",
                                   source, group_->rank(), request.bytes, request.offset, memory_->byte_count(),
@@ -105,6 +112,7 @@ bool Service::take(const Operation& receive) {
 }
 
 void Service::serve(int source) {
+    TUTTI_ASSERT(source >= 0 && source < group_->size());
     try {
         while (const auto request = next_of(source)) {
             const std::shared_ptr<Operation> step = first_step(*request, source);
@@ -121,8 +129,10 @@ void Service::serve(int source) {
 }
 
 std::optional<Request> Service::next_of(int source) {
+    TUTTI_ASSERT(static_cast<std::size_t>(source) < sources_.size());
     const MutexLock lock(mutex_);
     Source& from = sources_[static_cast<std::size_t>(source)];
+    TUTTI_ASSERT(from.busy);
     if (from.waiting.empty()) {
         from.busy = false;
         return std::nullopt;
@@ -135,6 +145,7 @@ std::optional<Request> Service::next_of(int source) {
 // A message that has to be through before the request is; null: there is none. Elements that a get sends must stay as
 // they are until they have left.
 std::shared_ptr<Operation> Service::first_step(const Request& request, int source) const {
+    TUTTI_ASSERT(fits(request));
     const std::span elements(memory_->elements(group_->rank()) + request.offset, request.bytes);
     switch (request.kind) {
         case Request::Kind::put:
@@ -152,6 +163,7 @@ std::shared_ptr<Operation> Service::first_step(const Request& request, int sourc
 }
 
 void Service::finish(const Request& request) const {
+    TUTTI_ASSERT(fits(request));
     if (request.kind != Request::Kind::put) return;
     if (request.is_whole() && request.bytes > 0)
         std::memcpy(memory_->elements(group_->rank()) + request.offset, request.payload.data(), request.bytes);

@@ -1,4 +1,4 @@
-// Service: does in this rank's memory what ranks of other hosts ask for, without a call of this rank's.
+// Service: carries out, in this rank's memory, the requests of ranks of other hosts, without a call of this rank.
 //
 // It has no thread: it waits for requests by receives in the background, and each completion, on whichever thread of
 // the rank moves the world's messages, takes the next step. Requests of one rank are carried out one after the other;

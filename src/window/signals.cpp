@@ -1,5 +1,6 @@
 #include "window/signals.hpp"
 
+#include "core/assert.hpp"
 #include "core/patience.hpp"
 #include "core/retell.hpp"
 
@@ -37,7 +38,9 @@ bool is_alone(Group& group) {
 class Wait {
  public:
     Wait(Group& group, const Memory& memory, Wanted wanted)
-        : group_(group), memory_(memory), wanted_(wanted), began_(Clock::now()) {}
+        : group_(group), memory_(memory), wanted_(wanted), began_(Clock::now()) {
+        TUTTI_ASSERT(wanted.signal >= 0 && wanted.signal < memory.signal_count());
+    }
 
     bool is_over() const noexcept { return value() >= wanted_.at_least; }
     std::string subject() const {
@@ -100,6 +103,7 @@ void take_what_has_come(Group& group) {
 
 // Copies of memory leave nothing in flight whose waits would take the news of a death.
 void check_sound(Group& group, const char* name) {
+    TUTTI_ASSERT(name != nullptr);
     if (group.world().verdicts().health().has_news()) {
         detail::OperationsInFlight& flight = group.world().flight();
         const detail::OperationsInFlight::Guard guard(flight);

@@ -2,6 +2,7 @@
 #include "api/arguments.hpp"
 #include "api/call.hpp"
 #include "api/coalescing_internal.hpp"
+#include "core/assert.hpp"
 #include "object/codec.hpp"
 #include "record/public_call.hpp"
 #include "window/signals.hpp"
@@ -58,6 +59,8 @@ void check_backend(const Group& group) {
 }
 
 void check_terms(const Group& group, const Terms& own, const std::vector<Terms>& all) {
+    TUTTI_ASSERT(all.size() == static_cast<std::size_t>(group.size()));
+    TUTTI_ASSERT(all[static_cast<std::size_t>(group.rank())] == own);
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
         if (all[rank] == all[0]) continue;
         const bool mine = static_cast<int>(rank) == group.rank();
@@ -80,9 +83,15 @@ struct Access {
     milliseconds timeout;
     Raise raise{};
 
-    std::size_t offset_bytes() const { return static_cast<std::size_t>(offset) * size_of(tensor.dtype()); }
+    std::size_t offset_bytes() const {
+        TUTTI_ASSERT(offset >= 0);
+        return static_cast<std::size_t>(offset) * size_of(tensor.dtype());
+    }
     bool is_mapped() const { return state.memory().is_mapped(target); }
-    std::byte* there() const { return state.memory().elements(target) + offset_bytes(); }
+    std::byte* there() const {
+        TUTTI_ASSERT(is_mapped() && offset >= 0);
+        return state.memory().elements(target) + offset_bytes();
+    }
 };
 
 void check_target(const char* name, const WindowState& state, int target) {
@@ -135,6 +144,7 @@ Work over(const char* name, std::vector<TensorView> outputs = {}) {
 }
 
 void copy_bytes(std::byte* to, const void* from, std::size_t bytes) {
+    TUTTI_ASSERT(bytes == 0 || (to != nullptr && from != nullptr));
     if (bytes > 0) std::memmove(to, from, bytes);
 }
 
