@@ -76,7 +76,6 @@ bool PeerMemory::can_watch() noexcept {
 }
 
 PeerMemory::PeerMemory(int process) : own_(process == ::getpid()) {
-    TUTTI_ASSERT(process > 0);
     if (!own_) {
         handle_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
         if (!handle_) return;
