@@ -27,9 +27,14 @@ bool reduces(const BackendRequest& request) {
     const auto collective = collective_of(request.call);
     return collective && traits_of(*collective).combines;
 }
+// No library has prefixes.
+bool is_prefix(const BackendRequest& request) {
+    const auto collective = collective_of(request.call);
+    return collective && traits_of(*collective).is_prefix();
+}
 
 std::optional<NativeReduction> reduction_of(const BackendRequest& request, int ranks, const Library& library) {
-    if (!reduces(request)) return std::nullopt;
+    if (!reduces(request) || is_prefix(request)) return std::nullopt;
     return native_reduction(request.op, request.dtype, ranks, library.abilities());
 }
 

@@ -38,6 +38,13 @@ class Views {
  public:
     explicit Views(const BackendRequest& r) : r_(r), element_(size_of(r.dtype)) {}
 
+    /// Of a function that works in place: the output, with the input in it; on a rank without a result the input, which
+    /// is only read then.
+    TensorView in_place(int rank) const {
+        if (!traits_of(*collective_of(r_.call)).writes(rank, r_.root)) return at(r_.input, 0, r_.count);
+        if (r_.input != r_.output && r_.count > 0) std::memcpy(r_.output, r_.input, r_.count * element_);
+        return output(r_.count);
+    }
     TensorView output(std::uint64_t count) const { return at(r_.output, 0, count); }
     ConstTensorView input(std::uint64_t count) const { return at(r_.input, 0, count); }
 
@@ -73,12 +80,21 @@ Counts one_after_the_other(const Counts& counts) {
     return offsets;
 }
 
-// The native functions work in place.
-void move_to_output(const BackendRequest& r) {
-    if (r.input != r.output && r.count > 0) std::memcpy(r.output, r.input, r.count * size_of(r.dtype));
-}
-
 }  // namespace
+
+// The functions of one tensor in place, without a root, differ in their name alone; the others have cases of their own.
+#define CASE_TensorInPlace(name) \
+    case BackendCall::name:      \
+        return async::name(views.in_place(group.rank()), {.op = r.op, .group = group, .timeout = r.timeout});
+#define CASE_TensorAndRoot(name)
+#define CASE_TensorFromTensor(name)
+#define CASE_TensorFromList(name)
+#define CASE_TensorFromRoot(name)
+#define CASE_ListFromTensor(name)
+#define CASE_ListToRoot(name)
+#define CASE_ListFromList(name)
+#define CASE_NoTensors(name)
+#define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, ...) CASE_##tensors(name)
 
 Work start_on_host(const ProcessGroup& companion, const BackendRequest& r) {
     const Views views(r);
@@ -87,19 +103,12 @@ Work start_on_host(const ProcessGroup& companion, const BackendRequest& r) {
     const auto& group = companion;
     const Counts even(size, r.count);
     switch (r.call) {
+#include <tutti/collectives.def>
         case BackendCall::broadcast:
             return async::broadcast(views.output(r.count), {.group = group, .group_src = r.root, .timeout = r.timeout});
-        case BackendCall::all_reduce:
-            move_to_output(r);
-            return async::all_reduce(views.output(r.count), {.op = r.op, .group = group, .timeout = r.timeout});
-        case BackendCall::reduce: {
-            if (is_root) move_to_output(r);
-            BackendRequest only_read;
-            only_read.dtype = r.dtype;
-            only_read.output = const_cast<void*>(r.input);  // only the root's is written
-            const TensorView tensor = is_root ? views.output(r.count) : Views(only_read).output(r.count);
-            return async::reduce(tensor, {.op = r.op, .group = group, .group_dst = r.root, .timeout = r.timeout});
-        }
+        case BackendCall::reduce:
+            return async::reduce(views.in_place(group.rank()),
+                                 {.op = r.op, .group = group, .group_dst = r.root, .timeout = r.timeout});
         case BackendCall::all_gather: {
             const ConstTensorView mine = views.input(r.counts[static_cast<std::size_t>(group.rank())]);
             if (!r.outputs.empty())
@@ -166,16 +175,13 @@ class Cutter {
 
     std::vector<Piece> cut() const {
         switch (r_.call) {
-            case BackendCall::broadcast:
-            case BackendCall::all_reduce:
-            case BackendCall::reduce:
-                return each(r_.count, r_.count, [&](auto first, auto count) { return flat(first, count); });
             case BackendCall::all_gather:
             case BackendCall::reduce_scatter: return blocks(r_.counts);
             case BackendCall::gather:
             case BackendCall::scatter: return blocks(Counts(size_, r_.count));
             case BackendCall::all_to_all: return {exchange()};
-            default: return {like_whole()};
+            case BackendCall::barrier: return {like_whole()};
+            default: return each(r_.count, r_.count, [&](auto first, auto count) { return flat(first, count); });
         }
     }
 
@@ -210,7 +216,8 @@ class Cutter {
         piece.request.count = count;
         piece.bytes = count * element_;
         const bool gives = r_.call != BackendCall::broadcast || is_root_;
-        const bool gets = r_.call == BackendCall::all_reduce || (r_.call == BackendCall::reduce) == is_root_;
+        const bool gets = traits_of(*collective_of(r_.call)).writes(static_cast<int>(rank_), r_.root) &&
+                          (r_.call != BackendCall::broadcast || !is_root_);
         const void* given = r_.call == BackendCall::broadcast ? r_.output : r_.input;
         if (gives) add(piece.in, given, first, 0, count);
         if (gets) add(piece.out, r_.output, first, 0, count);

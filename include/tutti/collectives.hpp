@@ -23,6 +23,13 @@ struct CollectiveTraits {
         source,  ///< the root alone provides input
         target,  ///< the root alone gets a result
     };
+    /// The ranks whose values a rank's result combines.
+    enum class Combines : std::uint8_t {
+        nothing,    ///< results are copies
+        all,        ///< all ranks
+        inclusive,  ///< a prefix: those up to the rank itself
+        exclusive,  ///< a prefix: those before it; rank 0 gets no result
+    };
     /// The contents of a buffer.
     enum class Extent : std::uint8_t {
         nothing,
@@ -34,11 +41,18 @@ struct CollectiveTraits {
 
     std::string_view name;
     Root root = Root::none;
-    bool combines = false;  ///< results are combinations of all ranks' values; otherwise copies
+    bool combines = false;  ///< results are combinations of ranks' values; otherwise copies
+    Combines whose = Combines::nothing;
     Extent input = Extent::nothing;
     Extent output = Extent::nothing;
 
     constexpr bool is_rooted() const noexcept { return root != Root::none; }
+    constexpr bool is_prefix() const noexcept { return whose == Combines::inclusive || whose == Combines::exclusive; }
+    /// The rank's result combines the values of ranks 0 up to this one, which it leaves out.
+    constexpr int combined_end(int rank, int ranks) const noexcept {
+        if (!is_prefix()) return ranks;
+        return whose == Combines::inclusive ? rank + 1 : rank;
+    }
     /// Whether its counts are a list with the length of each rank's block.
     constexpr bool has_blocks() const noexcept { return input == Extent::own_block || output == Extent::own_block; }
     /// Whether `rank` provides input, and whether it gets a result, where `root_rank` is the root.
@@ -46,14 +60,24 @@ struct CollectiveTraits {
         return input != Extent::nothing && (root != Root::source || rank == root_rank);
     }
     constexpr bool writes(int rank, int root_rank) const noexcept {
-        return output != Extent::nothing && (root != Root::target || rank == root_rank);
+        return output != Extent::nothing && (root != Root::target || rank == root_rank) &&
+               (whose != Combines::exclusive || rank > 0);
+    }
+    /// Whether this rank's result may come in the place of its values.
+    constexpr bool may_be_in_place(int rank, int root_rank) const noexcept {
+        return combines && !is_rooted() && output == Extent::whole && writes(rank, root_rank);
     }
 };
 
 /// By the collective's number, from 1.
 inline constexpr CollectiveTraits collective_table[] = {
-#define TUTTI_COLLECTIVE_KIND(name, number, root, combines, input, output) \
-    {#name, CollectiveTraits::Root::root, combines, CollectiveTraits::Extent::input, CollectiveTraits::Extent::output},
+#define TUTTI_COLLECTIVE_KIND(name, number, root, combines, input, output)        \
+    {#name,                                                                       \
+     CollectiveTraits::Root::root,                                                \
+     CollectiveTraits::Combines::combines != CollectiveTraits::Combines::nothing, \
+     CollectiveTraits::Combines::combines,                                        \
+     CollectiveTraits::Extent::input,                                             \
+     CollectiveTraits::Extent::output},
 #include <tutti/collectives.def>
 };
 inline constexpr int collective_count = static_cast<int>(std::size(collective_table));

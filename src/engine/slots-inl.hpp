@@ -215,16 +215,17 @@ template <Collective c>
     const auto combine_more = [&]() __attribute__((noinline)) {
         const void* few[64];
         std::vector<const void*> many;
-        std::span<const void*> parts(few, static_cast<std::size_t>(std::min(size_, 64)));
-        if (size_ > 64) {
-            many.resize(static_cast<std::size_t>(size_));
+        const int end = traits_of(c).combined_end(rank_, size_);
+        std::span<const void*> parts(few, static_cast<std::size_t>(std::min(end, 64)));
+        if (end > 64) {
+            many.resize(static_cast<std::size_t>(end));
             parts = many;
         }
-        for (int r = 0; r < size_; ++r) parts[static_cast<std::size_t>(r)] = part_for_me(r);
+        for (int r = 0; r < end; ++r) parts[static_cast<std::size_t>(r)] = part_for_me(r);
         kernels::combine(call.op, call.dtype, call.output, parts, call.count, call.divisor);
     };
     const auto combine_parts = [&]() __attribute__((always_inline)) {
-        if (size_ != 2) return combine_more();
+        if (size_ != 2 || traits_of(c).is_prefix()) return combine_more();
         kernels::combine_pair(call.op, call.dtype, call.output, part_for_me(0), part_for_me(1), call.count,
                               call.divisor);
     };

@@ -1,8 +1,8 @@
 // The graphs of all ranks, made of one rank's: those of a program that does the same on each.
 //
 // What a node reads and writes is the same on all ranks, but for a broadcast, which the root reads and the others
-// write. Of blocks whose lengths differ, of the other rooted collectives and of messages, one rank sees only its own
-// part.
+// write. Of blocks whose lengths differ, of the other rooted collectives, of an exclusive prefix, which rank 0 does not
+// get, and of messages, one rank sees only its own part.
 #include "graph/passes.hpp"
 
 #include <tutti/error.hpp>
@@ -23,6 +23,7 @@ bool is_known_everywhere(const Node& n) {
     if (!is_communication(n.kind)) return true;
     if (is_message(n.kind)) return false;
     const CollectiveTraits& traits = traits_of(n.kind);
+    if (traits.whose == CollectiveTraits::Combines::exclusive) return false;
     if (traits.is_rooted()) return n.kind == Kind::broadcast && !n.opaque;
     const bool has_lengths = traits.has_blocks() || traits.input == CollectiveTraits::Extent::exchanged;
     return !has_lengths || (!n.opaque && all([](const Piece& p) { return are_equal(p.reads) && are_equal(p.writes); }));

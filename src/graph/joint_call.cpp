@@ -18,9 +18,8 @@ std::uint64_t bytes(const std::vector<Range>& ranges) {
 // Bytes that all ranks of a collective must have alike.
 std::uint64_t common_bytes(Kind kind, const Piece& p) {
     if (kind == Kind::broadcast) return std::max(bytes(p.reads), bytes(p.writes));
-    if (may_run_in_chunks(kind) && traits_of(kind).output != CollectiveTraits::Extent::own_block)
-        return bytes(p.writes);
-    return combines(kind) ? bytes(p.reads) : 0;
+    if (combines(kind)) return bytes(p.reads);
+    return may_run_in_chunks(kind) ? bytes(p.writes) : 0;
 }
 
 Contents opaque(const JointCall& one, std::size_t piece, std::size_t to, std::size_t block, std::uint64_t bytes) {
@@ -55,7 +54,8 @@ Contents result(const JointCall& one, Determinism determinism, std::size_t piece
     const std::size_t which = traits_of(one.first->kind).input == CollectiveTraits::Extent::all_blocks ? to : 0;
     std::vector<Contents> inputs;
     std::uint64_t bytes_of_first = 0, before = 0;
-    for (std::size_t r = 0; r < one.inputs.size(); ++r) {
+    const int end = traits_of(one.first->kind).combined_end(static_cast<int>(to), static_cast<int>(one.inputs.size()));
+    for (std::size_t r = 0; r < static_cast<std::size_t>(end); ++r) {
         inputs.push_back(from(r, which));
         const std::uint64_t bytes = size_of(inputs.back());
         if (r == 0) bytes_of_first = bytes;

@@ -61,7 +61,7 @@ constexpr bool combines(Kind kind) noexcept {
 }
 /// Whether the collective may run as several, each of one part of every rank's buffer, or of every block in it.
 constexpr bool may_run_in_chunks(Kind kind) noexcept {
-    if (!is_collective(kind) || traits_of(kind).is_rooted()) return false;
+    if (!is_collective(kind) || traits_of(kind).is_rooted() || traits_of(kind).is_prefix()) return false;
     return traits_of(kind).has_blocks() || traits_of(kind).input == CollectiveTraits::Extent::whole;
 }
 

@@ -25,7 +25,7 @@ struct Contract {
     std::vector<std::vector<std::uint64_t>> matrix;  ///< all_to_all: matrix[from][to]
     /// all_to_all: where blocks begin, [rank][peer]. Empty: one block after the other, in the order of ranks.
     std::vector<std::vector<std::uint64_t>> send_offsets, receive_offsets;
-    bool in_place = false;  ///< all_reduce: output holds the input
+    bool in_place = false;  ///< output holds the input, where it may (CollectiveTraits::may_be_in_place)
     /// Types to which values may be rounded on their way; then all ranks have equal results all the same.
     std::vector<DType> rounds_to{};
     /// Functions that may change values on their way; then all ranks have equal results all the same.

@@ -64,22 +64,23 @@ std::string not_a_copy(const Values& output, std::uint64_t at, Rank from, std::u
     return {};
 }
 
-// The first `count` elements are the combinations of everyone's from `first` on.
-std::string not_reduced(const Values& output, std::uint64_t first, std::uint64_t count, int size,
+// The first `count` elements are the combinations of those of the ranks before `end` from `first` on. A prefix goes on
+// to the next ranks, which combine it with theirs: nobody finishes it.
+std::string not_reduced(const Values& output, std::uint64_t first, std::uint64_t count, int end,
                         const Contract& contract) {
-    TUTTI_ASSERT(size > 0);
     TUTTI_ASSERT(count <= output.size());
+    const bool is_prefix = traits_of(contract.collective).is_prefix();
     for (std::uint64_t i = 0; i < count; ++i) {
         if (!output[i]) return fmt::format("element {} is never written", i);
         Symbol value = *output[i];
         if (value.index != first + i) return fmt::format("element {} holds another element", i);
         if (const std::string loss = lost(value, contract); !loss.empty()) return fmt::format("element {} {}", i, loss);
-        if (!value.finished) return fmt::format("element {} is not finished", i);
+        if (!value.finished && !is_prefix) return fmt::format("element {} is not finished", i);
         if (contract.single_rounding && value.combinations > 1) {
             return fmt::format("element {} was rounded {} times", i, value.combinations);
         }
         if (!contract.rank_order) std::ranges::sort(value.parts);
-        bool right = value.parts.size() == static_cast<std::size_t>(size);
+        bool right = value.parts.size() == static_cast<std::size_t>(end);
         for (std::size_t p = 0; right && p < value.parts.size(); ++p) right = value.parts[p] == p;
         if (!right) {
             return fmt::format("element {} misses or repeats contributions, or has them in another order", i);
@@ -163,7 +164,8 @@ std::pair<Values, Values> starting_with(Rank rank, int size, const Contract& con
     TUTTI_ASSERT(rank >= 0 && rank < size);
     TUTTI_ASSERT(contract.root >= 0 && contract.root < size);
     const std::uint64_t input = input_length(rank, size, contract), output = output_length(rank, size, contract);
-    const bool output_is_input = (contract.collective == Collective::all_reduce && contract.in_place) ||
+    const CollectiveTraits& traits = traits_of(contract.collective);
+    const bool output_is_input = (contract.in_place && traits.may_be_in_place(rank, contract.root)) ||
                                  (contract.collective == Collective::broadcast && rank == contract.root);
     std::pair<Values, Values> both;
     Values& filled = output_is_input ? both.second : both.first;
@@ -192,7 +194,7 @@ std::string wrong_with(const Values& output, Rank rank, int size, const Contract
     const bool has_block = traits.output == CollectiveTraits::Extent::own_block;
     const std::uint64_t first = has_block ? sum_before(contract.counts, rank) : 0;
     const std::uint64_t count = output_length(rank, size, contract);
-    return traits.combines ? not_reduced(output, first, count, size, contract)
+    return traits.combines ? not_reduced(output, first, count, traits.combined_end(rank, size), contract)
                            : not_a_copy(output, 0, contract.root, first, count, contract);
 }
 

@@ -390,7 +390,7 @@ void Job::write_script() {
                     row.push_back(below(chance_, 3) == 0 ? 0 : below(chance_, 30));
             }
         }
-        if (contract.collective == Collective::all_reduce) contract.in_place = below(chance_, 2) == 0;
+        if (traits_of(contract.collective).may_be_in_place(1, 0)) contract.in_place = below(chance_, 2) == 0;
         script_.push_back(add(std::move(contract), ++sequence));
     }
     script_.push_back(add({.collective = Collective::all_reduce, .count = 1 + below(chance_, 50)}, ++sequence));

@@ -11,13 +11,14 @@
 namespace tutti {
 
 inline algorithm::Request request_of(const schedule::Contract& contract, int rank) {
-    algorithm::Request request{.collective = contract.collective,
-                               .rank = rank,
-                               .root = contract.root,
-                               .element_bytes = sizeof(std::int64_t),
-                               .count = contract.count,
-                               .counts = contract.counts,
-                               .in_place = contract.in_place};
+    algorithm::Request request{
+        .collective = contract.collective,
+        .rank = rank,
+        .root = contract.root,
+        .element_bytes = sizeof(std::int64_t),
+        .count = contract.count,
+        .counts = contract.counts,
+        .in_place = contract.in_place && traits_of(contract.collective).may_be_in_place(rank, contract.root)};
     const auto me = static_cast<std::size_t>(rank);
     std::uint64_t sent = 0, received = 0, largest = 0;
     for (std::size_t peer = 0; peer < contract.matrix.size(); ++peer) {
