@@ -69,6 +69,7 @@ class Call {
             case BackendCall::broadcast: return broadcast();
             case BackendCall::all_reduce: return all_reduce();
             case BackendCall::reduce: return reduce();
+            case BackendCall::scan: return scan(MPI_Iscan, "MPI_Iscan");
             case BackendCall::all_gather: return all_gather();
             case BackendCall::gather: return gather();
             case BackendCall::scatter: return scatter();
@@ -115,6 +116,13 @@ class Call {
             const void* const from = is_root_ && r_.input == r_.output ? MPI_IN_PLACE : in(at);
             call(MPI_Ireduce, "MPI_Ireduce", from, is_root_ ? out(at) : nullptr, count, type_of(r_.dtype),
                  op_of(r_.op.kind()), r_.root);
+        });
+    }
+    template <class Function>
+    void scan(Function function, const char* name) const {
+        in_pieces([&](std::uint64_t at, int count) {
+            const void* const from = r_.input == r_.output ? MPI_IN_PLACE : in(at);
+            call(function, name, from, out(at), count, type_of(r_.dtype), op_of(r_.op.kind()));
         });
     }
     void reduce_scatter() const {
@@ -171,7 +179,8 @@ bool has_collective(const BackendRequest& r) {
         case BackendCall::scatter:
         case BackendCall::barrier: return true;
         case BackendCall::all_reduce:
-        case BackendCall::reduce: return combines(r);
+        case BackendCall::reduce:
+        case BackendCall::scan: return combines(r);
         case BackendCall::all_gather: return fits(r.counts, size_of(r.dtype));
         case BackendCall::reduce_scatter: return combines(r) && fits(r.counts, 1);
         default: return false;

@@ -183,6 +183,13 @@ TUTTI_API void broadcast(TensorView tensor, const BroadcastOptions& options);
 TUTTI_API void all_reduce(TensorView tensor, const AllReduceOptions& options = {});
 /// As all_reduce, but only the root's `tensor` gets the result; the others' stay unchanged.
 TUTTI_API void reduce(TensorView tensor, const ReduceOptions& options);
+/// Prefix (MPI_Scan): `tensor` becomes the combination of those of ranks 0, 1, … up to this one, element by element, in
+/// place and in the order of ranks. Equal dtype and element count on all ranks.
+/// errors   InvalidArgument, before any traffic: an operator that is not defined for the dtype, or avg, as each rank
+///          would divide by another number: take sum, and divide by rank + 1. CollectiveMismatch: as all_reduce.
+/// cost     log2(n) messages of the whole tensor one after the other; of a long one n - 1, in segments that overlap
+/// source   Hillis, Steele (1986); Sanders, Träff (2006)
+TUTTI_API void scan(TensorView tensor, const AllReduceOptions& options = {});
 /// output_list[i] becomes rank i's `tensor`; counts may differ between ranks.
 TUTTI_API void all_gather(const TensorList& output_list, ConstTensorView tensor, const CollectiveOptions& options = {});
 /// All inputs one after the other (concatenated or stacked: output has size() times the elements of input).

@@ -300,6 +300,11 @@ TUTTI_API tutti_status tutti_all_reduce_async(const tutti_tensor* tensor, int op
 TUTTI_API tutti_status tutti_reduce(const tutti_tensor* tensor, int dst, int op, const tutti_options* options);
 TUTTI_API tutti_status tutti_reduce_async(const tutti_tensor* tensor, int dst, int op, const tutti_options* options,
                                           tutti_work** work);
+/* Prefix: `tensor` becomes the combination of those of ranks 0, 1, ... up to this one, in place and in the order of
+ * ranks. TUTTI_AVG: TUTTI_INVALID_ARGUMENT. */
+TUTTI_API tutti_status tutti_scan(const tutti_tensor* tensor, int op, const tutti_options* options);
+TUTTI_API tutti_status tutti_scan_async(const tutti_tensor* tensor, int op, const tutti_options* options,
+                                        tutti_work** work);
 /* outputs[i] becomes rank i's `input`, which is only read; counts may differ between ranks. */
 TUTTI_API tutti_status tutti_all_gather(const tutti_tensor* outputs, size_t count, const tutti_tensor* input,
                                         const tutti_options* options);

@@ -47,6 +47,9 @@ struct HostTopology {
 
 struct Context;
 
+/// Of which ranks' values a prefix is made: of those up to the rank itself, or of those before it.
+enum class Prefix : std::uint8_t { inclusive, exclusive };
+
 /// The staging area; sizes in elements.
 struct Staging {
     std::uint64_t slot = 0;
@@ -118,6 +121,8 @@ void all_to_all(Builder& b, const RankList& s, const Staging& staging, const Req
 /// Every block has `largest_count` elements, and one slot holds all blocks that a rank sends.
 void all_to_all_even(Builder& b, const RankList& s, const Request& request);
 void barrier(Builder& b, const RankList& s);
+void scan(Builder& b, const RankList& s, const Staging& staging, Chunk input, Chunk output,
+          Prefix prefix);  // prefix.cpp
 }  // namespace shared
 
 /// Where the values lie; ranks of one host, which reach each other's buffers. in_place.cpp
@@ -160,6 +165,10 @@ void all_to_all_bruck(Builder& b, const RankList& s, const Request& request);
 void barrier_dissemination(Builder& b, const RankList& s);
 /// Of a quantised all_reduce, reduce_scatter or all_gather. two_legs.cpp
 void two_legs(Builder& b, const Context& c);
+// prefix.cpp
+void scan_direct(Builder& b, const RankList& s, Chunk input, Chunk output, Prefix prefix);
+void scan_recursive_doubling(Builder& b, const RankList& s, Chunk input, Chunk output, Prefix prefix);
+void scan_chain(Builder& b, const RankList& s, Chunk input, Chunk output, std::uint64_t segment, Prefix prefix);
 // recursive.cpp
 void all_reduce_recursive_halving(Builder& b, const RankList& s, Chunk input, Chunk output, bool finish);
 void reduce_scatter_recursive_halving(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts,

@@ -121,6 +121,29 @@ void even_all_to_all(Builder& b, const Context& c) {
 constexpr std::string_view why_slots =
     "one host, and a rank's part fits into its slot: each writes its own, and reads the others'";
 
+template <Prefix prefix>
+void shared_scan(Builder& b, const Context& c) {
+    shared::scan(b, c.all, c.staging, c.input(), c.output(), prefix);
+}
+template <Prefix prefix>
+void direct_scan(Builder& b, const Context& c) {
+    messages::scan_direct(b, c.all, c.input(), c.output(), prefix);
+}
+template <Prefix prefix>
+void doubling_scan(Builder& b, const Context& c) {
+    messages::scan_recursive_doubling(b, c.all, c.input(), c.output(), prefix);
+}
+template <Prefix prefix>
+void chain_scan(Builder& b, const Context& c) {
+    messages::scan_chain(b, c.all, c.input(), c.output(), c.tile(), prefix);
+}
+constexpr std::string_view why_shared_scan =
+    "shared memory: each rank writes once, and reads those before it in one pass";
+constexpr std::string_view why_direct_scan = "few bytes, few ranks: each rank sends to all behind it";
+constexpr std::string_view why_doubling_scan = "few bytes: log2(n) steps, each twice as far on";
+constexpr std::string_view why_chain_scan = "many bytes: segments run down the line of ranks, which combine them";
+constexpr std::string_view why_direct_scan_of_any = "one rounding is asked for";
+
 constexpr std::string_view why_two_legs = "quantised: a value is rounded twice, however many ranks there are";
 
 const Algorithm table[] = {
@@ -320,6 +343,15 @@ const Algorithm table[] = {
     {"dissemination", Collective::barrier, true, true, always,
      [](Builder& b, const Context& c) { messages::barrier_dissemination(b, c.all); }, any_size, any_ranks,
      "log2(n) rounds of signals"},
+
+    {in_slots, Collective::scan, true, true, fits_slot, through_slots<shared_scan<Prefix::inclusive>>, any_size, any_ranks, why_slots},
+    {"shared", Collective::scan, true, true, shares, shared_scan<Prefix::inclusive>, 65536, any_ranks, why_shared_scan},
+    {"direct", Collective::scan, true, true, always, direct_scan<Prefix::inclusive>, 4096, 4, why_direct_scan},
+    {"recursive_doubling", Collective::scan, false, false, always, doubling_scan<Prefix::inclusive>, 65536, any_ranks, why_doubling_scan},
+    {"chain", Collective::scan, false, true, always, chain_scan<Prefix::inclusive>, any_size, any_ranks, why_chain_scan},
+    {"shared", Collective::scan, true, true, shares, shared_scan<Prefix::inclusive>, any_size, any_ranks, why_shared_scan},
+    {"direct", Collective::scan, true, true, always, direct_scan<Prefix::inclusive>, any_size, any_ranks, why_direct_scan_of_any},
+
 };
 
 }  // namespace

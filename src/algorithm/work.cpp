@@ -157,6 +157,51 @@ Workload gather_split(const Shape& s) {
     return counting_on_huge_pages(work);
 }
 
+// A prefix of the last rank, which has the most to combine. A rank sends at most to all behind it.
+Workload scan_shared(const Shape& s) {
+    const double others = (s.n - 1) * s.bytes;
+    Workload work = staged(s.bytes, s.slot, 1, s.n * s.bytes, s.bytes, others);
+    work.most_summed = combining(s.n) * s.bytes;
+    work.summed = s.n * combining((s.n + 1) / 2) * s.bytes;
+    return work;
+}
+Workload scan_direct(const Shape& s) {
+    const double pairs = s.n * (s.n - 1) / 2, others = (s.n - 1) * s.bytes;
+    Workload work{.exchanges = 1,
+                  .messages = pairs,
+                  .bytes = pairs * s.bytes,
+                  .most_sends = s.n - 1,
+                  .most_receives = 0,
+                  .most_bytes = others,
+                  .one_way = true};
+    work.scratch = pairs * s.bytes;
+    work.scratch_ranks = s.n;
+    work.held = others;
+    return combined(work, combining(s.n) * s.bytes);
+}
+Workload scan_doubling(const Shape& s) {
+    Workload work{.exchanges = s.levels, .most_sends = s.levels, .most_receives = s.levels, .one_way = true};
+    for (double distance = 1; distance < s.n; distance *= 2) work.messages += s.n - distance;
+    work.bytes = work.messages * s.bytes;
+    work.most_bytes = s.levels * s.bytes;
+    work.fresh = 1 - (s.n - 1) / std::max(1.0, work.messages);  // the first step sends inputs
+    return combined(with_scratch(s, work, (s.levels + 1) * s.bytes), combining(2) * s.levels * s.bytes);
+}
+// Each rank passes on what it has combined, a tile later than the one before it.
+Workload scan_chain(const Shape& s) {
+    const double links = s.n - 1, tile = std::min(s.bytes, s.tile);
+    Workload work{.exchanges = links,
+                  .messages = links * std::max(1.0, std::ceil(s.bytes / s.tile)),
+                  .bytes = links * s.bytes,
+                  .most_sends = 1,
+                  .most_receives = 1,
+                  .most_bytes = s.bytes,
+                  .fresh = 1,
+                  .one_way = true};
+    work.relayed = s.bytes + std::max(0.0, links - 1) * tile;
+    return combined(work, combining(2) * (s.bytes + std::max(0.0, links - 1) * tile));
+}
+
 struct Formula {
     Collective collective;
     std::string_view algorithm;
@@ -361,6 +406,12 @@ const Formula formulas[] = {
     {Collective::all_to_all, "pairwise", [](const Shape& s) { return alike(s, 1, s.n - 1, (s.n - 1) * s.bytes); }},
     {Collective::barrier, "shared", [](const Shape&) { return Workload{.signals = 1}; }},
     {Collective::barrier, "dissemination", [](const Shape& s) { return alike(s, s.levels, s.levels, 0); }},
+
+    {Collective::scan, "shared", scan_shared},
+    {Collective::scan, "direct", scan_direct},
+    {Collective::scan, "recursive_doubling", scan_doubling},
+    {Collective::scan, "chain", scan_chain},
+
 };
 
 }  // namespace

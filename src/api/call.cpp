@@ -176,6 +176,23 @@ void set_type(Call& call, const char* argument, const ConstTensorView& view) {
     call.dtype = view.dtype();
 }
 
+void describe_prefix(Call& call, const char* name, Collective collective, const TensorView& tensor,
+                     const AllReduceOptions& o) {
+    begin(call, name, collective, o);
+    set_type(call, "tensor", tensor);
+    if (o.op.kind() == ReduceOp::Kind::avg) {
+        refuse("{}: op avg: expected another one; each rank combines another number of values: take sum, and divide",
+               name);
+    }
+    set_op(call, o.op);
+    call.set_count(count_of(tensor));
+    if (traits_of(collective).writes(call.group->rank(), call.root))
+        set_target_in_place(call, tensor);
+    else
+        set_source(call, tensor);
+    set_fingerprint(call, o.op.kind());
+}
+
 }  // namespace
 
 void all_reduce(Call& call, const TensorView& tensor, const AllReduceOptions& o) {
@@ -185,6 +202,10 @@ void all_reduce(Call& call, const TensorView& tensor, const AllReduceOptions& o)
     call.set_count(count_of(tensor));
     set_target_in_place(call, tensor);
     set_fingerprint(call, o.op.kind());
+}
+
+void scan(Call& call, const TensorView& tensor, const AllReduceOptions& o) {
+    describe_prefix(call, "scan", Collective::scan, tensor, o);
 }
 
 void broadcast(Call& call, const TensorView& tensor, const BroadcastOptions& o) {

@@ -13,7 +13,8 @@ TEST(Collectives, numbers_travel_between_ranks_and_stay_what_they_are) {
     for (int number = 0; number <= collective_count + 1; ++number)
         names.emplace_back(to_string(static_cast<Collective>(number)));
     EXPECT_EQ(names, (std::vector<std::string>{"unknown", "all_reduce", "broadcast", "reduce", "all_gather", "gather",
-                                               "scatter", "reduce_scatter", "all_to_all", "barrier", "unknown"}));
+                                               "scatter", "reduce_scatter", "all_to_all", "barrier", "scan",
+                                               "unknown"}));
 }
 
 TEST(Collectives, are_found_by_name) {

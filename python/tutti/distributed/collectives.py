@@ -24,7 +24,7 @@ __all__ = [
     "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_into_tensor_coalesced",
     "all_gather_into_tensor_uneven", "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "all_to_all_v",
     "barrier", "broadcast", "gather", "monitored_barrier", "reduce", "reduce_scatter", "reduce_scatter_tensor",
-    "reduce_scatter_tensor_coalesced", "reduce_scatter_tensor_uneven", "scatter",
+    "reduce_scatter_tensor_coalesced", "reduce_scatter_tensor_uneven", "scan", "scatter",
 ]
 
 Group = ProcessGroup | DeviceMesh | None
@@ -48,6 +48,13 @@ def reduce(tensor: Any, dst: int | None = None, op: ReduceOp = ReduceOp.SUM, gro
            async_op: bool = False, group_dst: int | None = None, *, timeout: timedelta | None = None) -> Issued:
     """As all_reduce, but only the root's `tensor` gets the result; the others' stay as they are."""
     return _core.reduce(tensor, dst, group_dst, op, group, async_op, timeout)
+
+
+def scan(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False, *,
+         timeout: timedelta | None = None) -> Issued:
+    """Prefix (MPI_Scan): `tensor` becomes the combination of those of ranks 0, 1, … up to this one, element by element, in
+    place and in the order of ranks. ReduceOp.AVG is refused."""
+    return _core.scan(tensor, op, group, async_op, timeout)
 
 
 def all_gather(tensor_list: list[Any], tensor: Any, group: Group = None, async_op: bool = False, *,
