@@ -77,6 +77,13 @@ Rank partner_of(Rank rank, const Contract& contract) {
     return partner;
 }
 
+// Whether it waits for another rank's publication: a rank may combine its own values alone.
+bool reads_another(const Schedule& s, const Step& step) {
+    if (step.kind == StepKind::read) return true;
+    return step.kind == StepKind::read_combine &&
+           std::ranges::any_of(operands_of(s, step), [](const Operand& operand) { return operand.peer >= 0; });
+}
+
 // Two ranks of a host take turns with the memory of slots: a rank must read the other's values there before it
 // publishes.
 void find_missed_turns(const Schedule& s, const Schedule& others, std::vector<Disorder>& found) {
@@ -87,8 +94,7 @@ void find_missed_turns(const Schedule& s, const Schedule& others, std::vector<Di
     }
     std::map<std::uint32_t, std::size_t> last_read;  // by round: its last reader
     for (std::size_t i = 0; i < s.steps.size(); ++i) {
-        const StepKind kind = s.steps[i].kind;
-        if (kind == StepKind::read || kind == StepKind::read_combine) last_read[s.steps[i].round] = i;
+        if (reads_another(s, s.steps[i])) last_read[s.steps[i].round] = i;
     }
     for (std::size_t i = 0; i < s.steps.size(); ++i) {
         const Step& step = s.steps[i];

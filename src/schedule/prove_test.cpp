@@ -297,6 +297,32 @@ TEST(Prover, finds_a_release_that_comes_too_early) {
     EXPECT_TRUE(finds_a_fault(s));
 }
 
+// Rank 0 of a prefix reads nothing: nothing tells it that the other rank has published what lies where it writes next.
+TEST(Prover, takes_a_combination_of_own_values_alone_for_no_read) {
+    constexpr std::uint32_t rounds = 4;
+    const auto prefix = [](bool last_publishes) {
+        std::vector<Schedule> schedules;
+        for (const Rank rank : {0, 1}) {
+            Builder b("prefix");
+            for (std::uint32_t t = 0; t < rounds; ++t) {
+                const Chunk in{Buffer::input, t, 1}, out{Buffer::output, t, 1};
+                if (rank == 0 || last_publishes) b.publish(t, std::vector{in});
+                std::vector<Operand> operands{{.chunk = in}};
+                if (rank == 1) operands.insert(operands.begin(), {.peer = 0, .chunk = {.count = 1}});
+                b.read_combine(t, out, operands, false);
+                b.release(t + 1);
+            }
+            b.use_rounds(rounds);
+            schedules.push_back(std::move(b).finish());
+        }
+        return schedules;
+    };
+    Contract contract = sum(rounds);
+    contract.collective = Collective::scan;
+    EXPECT_FALSE(finds_a_fault(prefix(false), contract)) << "nothing else is written there";
+    EXPECT_TRUE(finds_a_fault(prefix(true), contract));
+}
+
 // Two ranks take turns with the memory of slots: it may still hold values that this rank has to read. Of two
 // publications that are two rounds apart, the second lies where the other's first lay.
 TEST(Prover, finds_a_rank_that_publishes_before_it_has_read_what_lies_there) {
