@@ -70,6 +70,7 @@ class Call {
             case BackendCall::all_reduce: return all_reduce();
             case BackendCall::reduce: return reduce();
             case BackendCall::scan: return scan(MPI_Iscan, "MPI_Iscan");
+            case BackendCall::exscan: return scan(MPI_Iexscan, "MPI_Iexscan");
             case BackendCall::all_gather: return all_gather();
             case BackendCall::gather: return gather();
             case BackendCall::scatter: return scatter();
@@ -118,11 +119,14 @@ class Call {
                  op_of(r_.op.kind()), r_.root);
         });
     }
+    // Rank 0 has no output of an exclusive scan; in place MPI leaves its values as they are.
     template <class Function>
     void scan(Function function, const char* name) const {
         in_pieces([&](std::uint64_t at, int count) {
-            const void* const from = r_.input == r_.output ? MPI_IN_PLACE : in(at);
-            call(function, name, from, out(at), count, type_of(r_.dtype), op_of(r_.op.kind()));
+            const bool in_place = r_.input == r_.output || r_.output == nullptr;
+            void* const to = r_.output == nullptr ? const_cast<char*>(in(at)) : out(at);
+            const void* const from = in_place ? MPI_IN_PLACE : in(at);
+            call(function, name, from, to, count, type_of(r_.dtype), op_of(r_.op.kind()));
         });
     }
     void reduce_scatter() const {
@@ -180,7 +184,8 @@ bool has_collective(const BackendRequest& r) {
         case BackendCall::barrier: return true;
         case BackendCall::all_reduce:
         case BackendCall::reduce:
-        case BackendCall::scan: return combines(r);
+        case BackendCall::scan:
+        case BackendCall::exscan: return combines(r);
         case BackendCall::all_gather: return fits(r.counts, size_of(r.dtype));
         case BackendCall::reduce_scatter: return combines(r) && fits(r.counts, 1);
         default: return false;

@@ -190,6 +190,9 @@ TUTTI_API void reduce(TensorView tensor, const ReduceOptions& options);
 /// cost     log2(n) messages of the whole tensor one after the other; of a long one n - 1, in segments that overlap
 /// source   Hillis, Steele (1986); Sanders, Träff (2006)
 TUTTI_API void scan(TensorView tensor, const AllReduceOptions& options = {});
+/// The same without this rank's own values (MPI_Exscan): `tensor` becomes the combination of those of the ranks before
+/// this one. Rank 0, which has none before it, keeps its tensor as it was.
+TUTTI_API void exscan(TensorView tensor, const AllReduceOptions& options = {});
 /// output_list[i] becomes rank i's `tensor`; counts may differ between ranks.
 TUTTI_API void all_gather(const TensorList& output_list, ConstTensorView tensor, const CollectiveOptions& options = {});
 /// All inputs one after the other (concatenated or stacked: output has size() times the elements of input).

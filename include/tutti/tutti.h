@@ -305,6 +305,10 @@ TUTTI_API tutti_status tutti_reduce_async(const tutti_tensor* tensor, int dst, i
 TUTTI_API tutti_status tutti_scan(const tutti_tensor* tensor, int op, const tutti_options* options);
 TUTTI_API tutti_status tutti_scan_async(const tutti_tensor* tensor, int op, const tutti_options* options,
                                         tutti_work** work);
+/* The same without this rank's own: of the ranks before it. Rank 0's tensor stays as it was. */
+TUTTI_API tutti_status tutti_exscan(const tutti_tensor* tensor, int op, const tutti_options* options);
+TUTTI_API tutti_status tutti_exscan_async(const tutti_tensor* tensor, int op, const tutti_options* options,
+                                          tutti_work** work);
 /* outputs[i] becomes rank i's `input`, which is only read; counts may differ between ranks. */
 TUTTI_API tutti_status tutti_all_gather(const tutti_tensor* outputs, size_t count, const tutti_tensor* input,
                                         const tutti_options* options);

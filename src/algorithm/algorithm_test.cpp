@@ -80,6 +80,7 @@ std::vector<Schedule> schedules_of(const Layout& layout, Request request, const 
     std::vector<Schedule> schedules;
     for (Rank rank = 0; rank < layout.size(); ++rank) {
         request.rank = rank;
+        request.in_place = contract.in_place && traits_of(contract.collective).may_be_in_place(rank, contract.root);
         if (contract.collective == Collective::all_to_all) set_blocks(request, contract);
         schedules.push_back(plan(layout, request));
     }
@@ -128,6 +129,7 @@ int prove_all(const Layout& layout, Contract contract, const std::set<std::strin
     contract.slots = layout.slots;
     contract.slot_elements = layout.slot_bytes;
     Request request = request_of(layout, contract);
+    contract.rank_order |= traits_of(contract.collective).is_prefix();  // by any algorithm
     int proved = 0;
     for (const std::string& name : applicable(layout, request)) {
         if (!only.empty() && !only.contains(name)) continue;
@@ -185,6 +187,17 @@ void prove_for(int n, int kind, std::uint64_t slot) {
         }
         prove_all(layout,
                   {.collective = Collective::all_reduce, .count = count, .single_rounding = true, .rank_order = true});
+        for (const Collective prefix : {Collective::scan, Collective::exscan}) {
+            for (const bool in_place : {false, true}) {
+                for (const bool once : {false, true}) {
+                    prove_all(layout, {.collective = prefix,
+                                       .count = count,
+                                       .in_place = in_place,
+                                       .single_rounding = once,
+                                       .rank_order = once});
+                }
+            }
+        }
         for (const Rank root : {0, n / 2, n - 1}) {
             if (root != 0 && n == 1) continue;
             prove_all(layout, {.collective = Collective::broadcast, .root = root, .count = count});
@@ -245,6 +258,8 @@ TEST(ManyRanks, are_proved_too) {
                 prove_all(layout, {.collective = Collective::all_reduce, .count = static_cast<std::uint64_t>(n) + 1},
                           all),
                 0);
+            EXPECT_GT(prove_all(layout, {.collective = Collective::scan, .count = 5}), 0);
+            EXPECT_GT(prove_all(layout, {.collective = Collective::exscan, .count = 5, .in_place = true}), 0);
             prove_all(layout, {.collective = Collective::broadcast, .root = n / 3, .count = 5});
             prove_all(layout, {.collective = Collective::reduce, .root = n - 1, .count = 5});
             prove_all(layout, {.collective = Collective::all_gather,
@@ -426,6 +441,61 @@ TEST(Selection, chooses_by_size_layout_and_precision) {
     EXPECT_EQ(choose(spread, request).algorithm, "two_shot_messages");
     request.algorithm = "ring";
     EXPECT_THROW(choose(spread, request), InvalidArgument);
+}
+
+TEST(Selection, sends_a_short_prefix_far_and_a_long_one_down_the_line) {
+    const Layout host = layout_of(4, 0, 1 << 17), spread = layout_of(16, 1, 1 << 17);
+    for (const Collective prefix : {Collective::scan, Collective::exscan}) {
+        Request request{.collective = prefix, .element_bytes = 4, .count = 2};
+        EXPECT_EQ(choose(host, request).algorithm, "slots");
+        EXPECT_EQ(choose(spread, request).algorithm, "recursive_doubling");
+        request.count = 1 << 24;
+        EXPECT_EQ(choose(host, request).algorithm, "chain");
+        EXPECT_EQ(choose(spread, request).algorithm, "chain");
+        request.single_rounding = true;
+        EXPECT_EQ(choose(host, request).algorithm, "shared");
+        EXPECT_EQ(choose(spread, request).algorithm, "direct");
+    }
+}
+
+// By formula, for a machine that has been measured.
+TEST(Selection, prices_prefixes_by_length) {
+    Layout spread = layout_of(16, 1, 1 << 17);
+    spread.segment_bytes = 1 << 20;
+    spread.machines = 16;
+    spread.tuning.costs = CostModel{};
+    spread.tuning.costs->cores = 64;
+    for (const Collective prefix : {Collective::scan, Collective::exscan}) {
+        Request request{.collective = prefix, .element_bytes = 4, .count = 2};
+        EXPECT_NE(choose(spread, request).algorithm, "chain") << "15 messages one after the other";
+        request.count = 1 << 24;
+        EXPECT_EQ(choose(spread, request).algorithm, "chain");
+    }
+}
+
+// A prefix must not have a rank's values twice, and not in another place.
+TEST(Prover, holds_prefixes_to_the_order_of_ranks) {
+    const Layout layout = layout_of(4, 1, 4);
+    for (const Collective prefix : {Collective::scan, Collective::exscan}) {
+        Contract contract{.collective = prefix, .count = 5, .rank_order = true, .host_of = layout.host_of};
+        Request request = request_of(layout, contract);
+        request.algorithm = "direct";
+        const std::vector<Schedule> right = schedules_of(layout, request, contract);
+        EXPECT_TRUE(schedule::prove(right, contract).empty());
+        std::vector<Schedule> schedules = right;
+        const auto combine = std::ranges::find(schedules[3].steps, schedule::StepKind::combine, &schedule::Step::kind);
+        ASSERT_NE(combine, schedules[3].steps.end());
+        std::swap(schedules[3].operands[combine->first_operand], schedules[3].operands[combine->first_operand + 1]);
+        EXPECT_FALSE(schedule::prove(schedules, contract).empty()) << "rank 1 before rank 0";
+        schedules = right;
+        schedules[3].steps[static_cast<std::size_t>(combine - schedules[3].steps.begin())].operand_count = 2;
+        contract.rank_order = false;
+        EXPECT_TRUE(schedule::prove(right, contract).empty());
+        EXPECT_FALSE(schedule::prove(schedules, contract).empty()) << "a rank is left out";
+        Contract other = contract;
+        other.collective = prefix == Collective::scan ? Collective::exscan : Collective::scan;
+        EXPECT_FALSE(schedule::prove(right, other).empty()) << "with the rank's own values, or without";
+    }
 }
 
 TEST(Selection, over_several_hosts_is_by_leaders_or_by_rails) {

@@ -352,6 +352,13 @@ const Algorithm table[] = {
     {"shared", Collective::scan, true, true, shares, shared_scan<Prefix::inclusive>, any_size, any_ranks, why_shared_scan},
     {"direct", Collective::scan, true, true, always, direct_scan<Prefix::inclusive>, any_size, any_ranks, why_direct_scan_of_any},
 
+    {in_slots, Collective::exscan, true, true, fits_slot, through_slots<shared_scan<Prefix::exclusive>>, any_size, any_ranks, why_slots},
+    {"shared", Collective::exscan, true, true, shares, shared_scan<Prefix::exclusive>, 65536, any_ranks, why_shared_scan},
+    {"direct", Collective::exscan, true, true, always, direct_scan<Prefix::exclusive>, 4096, 4, why_direct_scan},
+    {"recursive_doubling", Collective::exscan, false, false, always, doubling_scan<Prefix::exclusive>, 65536, any_ranks, why_doubling_scan},
+    {"chain", Collective::exscan, false, true, always, chain_scan<Prefix::exclusive>, any_size, any_ranks, why_chain_scan},
+    {"shared", Collective::exscan, true, true, shares, shared_scan<Prefix::exclusive>, any_size, any_ranks, why_shared_scan},
+    {"direct", Collective::exscan, true, true, always, direct_scan<Prefix::exclusive>, any_size, any_ranks, why_direct_scan_of_any},
 };
 
 }  // namespace

@@ -412,6 +412,10 @@ const Formula formulas[] = {
     {Collective::scan, "recursive_doubling", scan_doubling},
     {Collective::scan, "chain", scan_chain},
 
+    {Collective::exscan, "shared", scan_shared},
+    {Collective::exscan, "direct", scan_direct},
+    {Collective::exscan, "recursive_doubling", scan_doubling},
+    {Collective::exscan, "chain", scan_chain},
 };
 
 }  // namespace

@@ -207,6 +207,9 @@ void all_reduce(Call& call, const TensorView& tensor, const AllReduceOptions& o)
 void scan(Call& call, const TensorView& tensor, const AllReduceOptions& o) {
     describe_prefix(call, "scan", Collective::scan, tensor, o);
 }
+void exscan(Call& call, const TensorView& tensor, const AllReduceOptions& o) {
+    describe_prefix(call, "exscan", Collective::exscan, tensor, o);
+}
 
 void broadcast(Call& call, const TensorView& tensor, const BroadcastOptions& o) {
     begin(call, "broadcast", Collective::broadcast, o);

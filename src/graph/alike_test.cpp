@@ -15,6 +15,7 @@ void symmetric(Program& p) {
     p.compute({}, {x});
     p.all_reduce(x);
     p.broadcast(x, 1);
+    p.scan(x);
     p.reduce_scatter(x, own);
     p.all_gather(own, all);
     p.all_to_all(all, to);
@@ -49,6 +50,7 @@ void refused(const std::function<void(Program&)>& program, const std::string& wo
 
 TEST(Alike, what_one_rank_cannot_tell_of_others_is_refused) {
     refused([](Program& p) { p.reduce(p.buffer(16), 0); }, "reduce of");
+    refused([](Program& p) { p.exscan(p.buffer(16)); }, "exscan of");
     refused([](Program& p) { p.rank() == 0 ? p.send(p.buffer(16), 1) : p.receive(p.buffer(16), 0); }, "cannot be told");
     Program uneven(0, 3);
     const Range whole = uneven.buffer(48);

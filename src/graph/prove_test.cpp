@@ -188,6 +188,23 @@ TEST(Proofs, of_min_and_max_know_that_twice_is_once) {
     EXPECT_FALSE(prove(program(1, ReduceOp::sum), program(2, ReduceOp::sum)));
 }
 
+// What ranks get of a prefix differs: a broadcast of it is not what they have already, as that of a sum is.
+TEST(Proofs, of_prefixes_know_that_each_rank_gets_another) {
+    const auto keeps_the_broadcast = [](const std::function<void(Program&, const Range&)>& combine) {
+        const auto graphs = graphs_of(3, [&](Program& p) {
+            const Range x = p.buffer(16);
+            combine(p, x);
+            p.broadcast(x, 1);
+            p.compute({x}, {});
+        });
+        EXPECT_EQ(faults_of(prove(graphs)), "");
+        return optimise(graphs).front().graph.nodes.size() == graphs.front().nodes.size();
+    };
+    EXPECT_TRUE(keeps_the_broadcast([](Program& p, const Range& x) { p.scan(x); }));
+    EXPECT_TRUE(keeps_the_broadcast([](Program& p, const Range& x) { p.exscan(x); }));
+    EXPECT_FALSE(keeps_the_broadcast([](Program& p, const Range& x) { p.all_reduce(x); }));
+}
+
 TEST(Proofs, compare_what_steps_without_results_have_read) {
     const auto program = [](bool late) {
         return graphs_of(2, [&](Program& p) {

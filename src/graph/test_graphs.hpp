@@ -82,6 +82,11 @@ class Program {
         return collective(Kind::reduce, {range}, is_root ? std::vector{range} : std::vector<Range>(), float32, op,
                           root);
     }
+    int scan(const Range& range) { return collective(Kind::scan, {range}, {range}, float32, ReduceOp::sum); }
+    int exscan(const Range& range) {
+        const std::vector<Range> written = rank_ == 0 ? std::vector<Range>() : std::vector{range};
+        return collective(Kind::exscan, {range}, written, float32, ReduceOp::sum);
+    }
     /// The compute step of that id may run in chunks.
     void rows(int id, std::uint64_t count, std::vector<std::uint32_t> whole = {}) {
         graph_.nodes[static_cast<std::size_t>(id)].rows = count;

@@ -13,7 +13,7 @@ TEST(Collectives, numbers_travel_between_ranks_and_stay_what_they_are) {
     for (int number = 0; number <= collective_count + 1; ++number)
         names.emplace_back(to_string(static_cast<Collective>(number)));
     EXPECT_EQ(names, (std::vector<std::string>{"unknown", "all_reduce", "broadcast", "reduce", "all_gather", "gather",
-                                               "scatter", "reduce_scatter", "all_to_all", "barrier", "scan",
+                                               "scatter", "reduce_scatter", "all_to_all", "barrier", "scan", "exscan",
                                                "unknown"}));
 }
 
@@ -40,6 +40,18 @@ TEST(Collectives, a_root_is_alone_in_what_it_puts_in_or_gets) {
     EXPECT_TRUE(all_reduce.reads(1, 2) && all_reduce.writes(1, 2));
     const CollectiveTraits& barrier = traits_of(Collective::barrier);
     EXPECT_FALSE(barrier.reads(1, 1) || barrier.writes(1, 1));
+}
+
+TEST(Collectives, prefixes_combine_the_ranks_up_to_oneself_or_before) {
+    const CollectiveTraits &scan = traits_of(Collective::scan), &exscan = traits_of(Collective::exscan);
+    EXPECT_EQ(scan.combined_end(2, 5), 3);
+    EXPECT_EQ(exscan.combined_end(2, 5), 2);
+    EXPECT_EQ(traits_of(Collective::all_reduce).combined_end(2, 5), 5);
+    EXPECT_TRUE(scan.writes(0, 0) && exscan.writes(1, 0));
+    EXPECT_TRUE(exscan.reads(0, 0));
+    EXPECT_FALSE(exscan.writes(0, 0)) << "no rank is before it";
+    EXPECT_TRUE(scan.may_be_in_place(0, 0) && exscan.may_be_in_place(1, 0));
+    EXPECT_FALSE(exscan.may_be_in_place(0, 0));
 }
 
 TEST(Collectives, each_has_a_function_of_its_name) {

@@ -132,6 +132,8 @@ class Table {
         };
         plain("broadcast", [&] { return async::broadcast(tensor(count), {.src = 1, .group = g_}); });
         plain("all_reduce", [&] { return async::all_reduce(tensor(count), {.group = g_}); });
+        plain("scan", [&] { return async::scan(tensor(count), {.group = g_}); });
+        plain("exscan", [&] { return async::exscan(tensor(count), {.group = g_}); });
         plain("reduce", [&] { return async::reduce(tensor(count), {.dst = 1, .group = g_}); });
         plain("all_gather_into_tensor",
               [&] { return async::all_gather_into_tensor(tensor(ranks * count), tensor(count), {.group = g_}); });

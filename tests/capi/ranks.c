@@ -40,10 +40,13 @@ static void finish(tutti_status started, tutti_work* work, int line) {
 static int32_t value(int r, int i) {
     return 100 * (r + 1) + i;
 }
-static int32_t sum_of(int i) {
+static int32_t sum_before(int end, int i) {
     int32_t sum = 0;
-    for (int r = 0; r < size; ++r) sum += value(r, i);
+    for (int r = 0; r < end; ++r) sum += value(r, i);
     return sum;
+}
+static int32_t sum_of(int i) {
+    return sum_before(size, i);
 }
 static void fill(int32_t* x, int count) {
     for (int i = 0; i < count; ++i) x[i] = value(rank, i);
@@ -97,6 +100,22 @@ static void reductions(int asynchronous) {
     else
         OK(tutti_reduce(&tensor, last, TUTTI_MAX, NULL));
     for (int i = 0; i < COUNT; ++i) EXPECT(x[i] == value(rank == last ? last : rank, i));
+
+    fill(x, COUNT);
+    if (asynchronous)
+        FINISH(tutti_scan_async(&tensor, TUTTI_SUM, NULL, &work));
+    else
+        OK(tutti_scan(&tensor, TUTTI_SUM, NULL));
+    for (int i = 0; i < COUNT; ++i) EXPECT(x[i] == sum_before(rank + 1, i));
+
+    fill(x, COUNT);
+    if (asynchronous)
+        FINISH(tutti_exscan_async(&tensor, TUTTI_SUM, NULL, &work));
+    else
+        OK(tutti_exscan(&tensor, TUTTI_SUM, NULL));
+    for (int i = 0; i < COUNT; ++i) EXPECT(x[i] == (rank == 0 ? value(0, i) : sum_before(rank, i)));
+    EXPECT(tutti_scan(&tensor, TUTTI_AVG, NULL) == TUTTI_INVALID_ARGUMENT);
+    EXPECT(strstr(tutti_last_error(), "op avg") != NULL);
 
     double factors[1] = {1};
     const tutti_tensor scaled = TUTTI_VECTOR(factors, TUTTI_FLOAT64, 1);

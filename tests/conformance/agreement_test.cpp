@@ -88,6 +88,24 @@ std::vector<Disagreement> disagreements(How how) {
                        reduce(x, {.dst = 0, .op = g.rank() == 1 ? ReduceOp::min : ReduceOp::max, .group = g});
                    },
                    {"min", "max"}});
+    all.push_back({"a prefix with the rank's own values, or without",
+                   [](const ProcessGroup& g) {
+                       Ints x(1000);
+                       g.rank() == 1 ? exscan(x, {.group = g}) : scan(x, {.group = g});
+                   },
+                   {"exscan", "scan of"}});
+    all.push_back({"length of a prefix",
+                   [](const ProcessGroup& g) {
+                       Ints x(g.rank() == 1 ? 8 : 4);
+                       scan(x, {.group = g});
+                   },
+                   {"int32 × 4", "int32 × 8"}});
+    all.push_back({"reduce op of a prefix",
+                   [](const ProcessGroup& g) {
+                       Ints x(100'000);
+                       scan(x, {.op = g.rank() == 1 ? ReduceOp::min : ReduceOp::max, .group = g});
+                   },
+                   {"min", "max"}});
     all.push_back({"reduce op of a reduce_scatter",
                    [](const ProcessGroup& g) {
                        Ints x(100), whole(300);

@@ -38,13 +38,14 @@ std::vector<Kind> kinds_of(const Graph& graph) {
 struct Step {
     Step(const ProcessGroup& group, std::size_t elements)
         : g(group), n(static_cast<std::size_t>(g.size())), me(static_cast<std::size_t>(g.rank())), count(elements) {
-        for (Values* v : {&x, &y, &z, &root_only, &part, &own, &sent, &received, &scattered}) v->resize(count);
+        for (Values* v : {&x, &y, &z, &root_only, &part, &own, &sent, &received, &scattered, &up_to_me, &before_me})
+            v->resize(count);
         for (Values* v : {&into, &wide, &all, &traded}) v->resize(count * n);
         strided.resize(2 * count);
     }
 
     void fill(int round) {
-        for (Values* v : {&x, &y, &z, &root_only, &part, &wide, &sent, &strided})
+        for (Values* v : {&x, &y, &z, &root_only, &part, &wide, &sent, &strided, &up_to_me, &before_me})
             std::ranges::copy(values(g, round++, v->size()), v->begin());
         for (Values* v : {&into, &own, &all, &traded, &received, &scattered}) std::ranges::fill(*v, -1.F);
     }
@@ -74,15 +75,19 @@ struct Step {
         exchange.wait();
         all_reduce(TensorView(strided.data(), {static_cast<std::int64_t>(count)}, float32, {2}), {.group = g});
         all_reduce(scattered, {.op = ReduceOp::premul_sum(0.5), .group = g});
+        scan(up_to_me, {.group = g});
+        exscan(before_me, {.op = ReduceOp::max, .group = g});
         barrier({.group = g});
     }
     std::vector<Values> results() const {
-        return {x, y, z, root_only, part, into, wide, own, all, traded, sent, received, scattered, strided};
+        return {x,   y,      z,    root_only, part,      into,    wide,     own,
+                all, traded, sent, received,  scattered, strided, up_to_me, before_me};
     }
 
     ProcessGroup g;
     std::size_t n, me, count;
-    Values x, y, z, root_only, part, into, wide, own, all, traded, sent, received, scattered, strided;
+    Values x, y, z, root_only, part, into, wide, own, all, traded, sent, received, scattered, strided, up_to_me,
+        before_me;
 };
 
 TEST_P(Graphs, replay_what_the_program_does) {

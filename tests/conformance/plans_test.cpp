@@ -43,8 +43,8 @@ TEST_P(Plans, do_what_the_plain_calls_do_round_after_round) {
         const int n = g.size(), me = g.rank();
         const auto un = static_cast<std::size_t>(n), um = static_cast<std::size_t>(me);
         for (const std::size_t count : {std::size_t{0}, std::size_t{2}, std::size_t{600}, std::size_t{30'000}}) {
-            std::vector<int> x(count), y(count), root_only(count), all(count * un), into(count * un),
-                listed(count * un);
+            std::vector<int> x(count), y(count), up_to_me(count), before_me(count), root_only(count), all(count * un),
+                into(count * un), listed(count * un);
             std::vector<int> part(count), scattered(count), reduced(count), summed(count), exchanged(count * un),
                 traded(count * un), wide(count * un);
             TensorList gather_list, all_list, traded_list;
@@ -60,6 +60,8 @@ TEST_P(Plans, do_what_the_plain_calls_do_round_after_round) {
             std::vector<Plan> plans;
             plans.push_back(plan::all_reduce(x, {.group = g}));
             plans.push_back(plan::broadcast(y, {.src = 2, .group = g}));
+            plans.push_back(plan::scan(up_to_me, {.group = g}));
+            plans.push_back(plan::exscan(before_me, {.group = g}));
             plans.push_back(plan::reduce(root_only, {.dst = 1, .group = g}));
             plans.push_back(plan::all_gather(all_list, part, {.group = g}));
             plans.push_back(plan::all_gather_into_tensor(into, part, {.group = g}));
@@ -71,7 +73,8 @@ TEST_P(Plans, do_what_the_plain_calls_do_round_after_round) {
             plans.push_back(plan::all_to_all(traded_list, wide_list, {.group = g}));
             plans.push_back(plan::barrier({.group = g}));
             for (int round = 0; round < 4; ++round) {
-                for (auto* own : {&x, &y, &root_only, &part}) put(*own, inputs(me, round, count));
+                for (auto* own : {&x, &y, &root_only, &part, &up_to_me, &before_me})
+                    put(*own, inputs(me, round, count));
                 put(wide, inputs(me, round, count * un));
                 for (auto* result : {&all, &into, &listed, &scattered, &reduced, &summed, &exchanged, &traded})
                     std::ranges::fill(*result, -1);
@@ -93,6 +96,8 @@ TEST_P(Plans, do_what_the_plain_calls_do_round_after_round) {
                 }
                 EXPECT_EQ(x, sums(n, round, count));
                 EXPECT_EQ(y, inputs(2, round, count));
+                EXPECT_EQ(up_to_me, sums(me + 1, round, count));
+                EXPECT_EQ(before_me, me == 0 ? inputs(0, round, count) : sums(me, round, count));
                 EXPECT_EQ(root_only, me == 1 ? sums(n, round, count) : inputs(me, round, count));
                 EXPECT_EQ(into, everyone);
                 EXPECT_EQ(listed, everyone);

@@ -36,8 +36,8 @@ TEST_P(Tuning, a_group_that_promises_the_same_bits_in_every_run_does_not_choose_
 
 TEST_P(Tuning, all_ranks_predict_the_same_and_more_for_more_bytes) {
     run_ranks(3, GetParam(), [](const ProcessGroup& g) {
-        for (const char* name :
-             {"all_reduce", "broadcast", "reduce", "all_gather", "gather", "scatter", "reduce_scatter", "all_to_all"}) {
+        for (const char* name : {"all_reduce", "broadcast", "reduce", "all_gather", "gather", "scatter",
+                                 "reduce_scatter", "all_to_all", "scan", "exscan"}) {
             const std::vector<double> mine{g.predicted_us(name, 8), g.predicted_us(name, 64 << 20)};
             EXPECT_GT(mine[0], 0) << name;
             EXPECT_GT(mine[1], 10 * mine[0]) << name;
@@ -65,6 +65,34 @@ TEST_P(Tuning, every_algorithm_that_is_named_for_a_group_serves_it) {
                 }
             }
             g.impl()->planner().serve_with(Collective::all_reduce, std::nullopt);
+            barrier({.group = g});
+        });
+    }
+}
+
+TEST_P(Tuning, every_algorithm_of_a_prefix_gives_it) {
+    for (const int ranks : {1, 2, 3, 4}) {
+        run_ranks(ranks, GetParam(), [](const ProcessGroup& g) {
+            const int me = g.rank();
+            algorithm::Layout layout = g.impl()->planner().layout();
+            for (const Collective prefix : {Collective::scan, Collective::exscan}) {
+                for (const std::uint64_t count : {1, 5000, 70'000, 300'000}) {
+                    const algorithm::Request request{.collective = prefix, .element_bytes = 4, .count = count};
+                    for (const std::string& name : algorithm::applicable(layout, request)) {
+                        g.impl()->planner().serve_with(prefix, name);
+                        std::vector<std::int32_t> values(count), expected(count);
+                        for (std::size_t i = 0; i < count; ++i) {
+                            values[i] = static_cast<std::int32_t>(i) + me;
+                            expected[i] = values[i];
+                            const int end = traits_of(prefix).combined_end(me, g.size());
+                            if (end > 0) expected[i] = end * static_cast<std::int32_t>(i) + end * (end - 1) / 2;
+                        }
+                        prefix == Collective::scan ? scan(values, {.group = g}) : exscan(values, {.group = g});
+                        ASSERT_EQ(values, expected) << to_string(prefix) << " by " << name;
+                    }
+                    g.impl()->planner().serve_with(prefix, std::nullopt);
+                }
+            }
             barrier({.group = g});
         });
     }

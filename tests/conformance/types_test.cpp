@@ -40,6 +40,30 @@ void expect_combined(const ProcessGroup& g, ReduceOp::Kind op, const Tensor& got
 }
 
 template <class T>
+void check_prefixes(const ProcessGroup& g, ReduceOp::Kind kind, std::size_t count) {
+    const int me = g.rank();
+    const ReduceOp op = op_of(kind, me);
+    const auto expect_of = [&](int ranks, const Tensor& got, const char* what) {
+        for (std::size_t i = 0; i < count; ++i) {
+            ASSERT_TRUE(same_value<T>(got.data<T>()[i], combined<T>(kind, ranks, i)))
+                << what << " " << to_string(kind) << " of " << to_string(dtype_of<T>) << ", rank " << me << " of "
+                << g.size() << ", element " << i;
+        }
+    };
+    Tensor data = values_of<T>(me, count);
+    const Tensor before = data.clone();
+    scan(data, {.op = op, .group = g});
+    ASSERT_NO_FATAL_FAILURE(expect_of(me + 1, data, "scan"));
+    data = before.clone();
+    exscan(data, {.op = op, .group = g});
+    if (me > 0) {
+        ASSERT_NO_FATAL_FAILURE(expect_of(me, data, "exscan"));
+    } else {
+        ASSERT_EQ(std::memcmp(data.raw_data(), before.raw_data(), data.byte_count()), 0) << "rank 0 keeps its values";
+    }
+}
+
+template <class T>
 void check_operator(const ProcessGroup& g, ReduceOp::Kind kind, std::size_t count) {
     const int me = g.rank(), n = g.size();
     const ReduceOp op = op_of(kind, me);
@@ -54,6 +78,9 @@ void check_operator(const ProcessGroup& g, ReduceOp::Kind kind, std::size_t coun
         ASSERT_NO_FATAL_FAILURE(expect_combined<T>(g, kind, data, 0, "reduce"));
     } else {
         ASSERT_EQ(std::memcmp(data.raw_data(), before.raw_data(), data.byte_count()), 0) << "reduce writes only there";
+    }
+    if (kind != ReduceOp::Kind::avg) {
+        ASSERT_NO_FATAL_FAILURE(check_prefixes<T>(g, kind, count));
     }
     const Tensor whole = values_of<T>(me, count * static_cast<std::size_t>(n));
     Tensor part = empty(dtype_of<T>, Extents::of(static_cast<std::int64_t>(count)));
@@ -93,6 +120,8 @@ TEST_P(Types, combine_with_every_operator_that_is_defined_for_them) {
                     const ReduceOp op = op_of(kind, g.rank());
                     EXPECT_THROW(all_reduce(data, {.op = op, .group = g}), InvalidArgument);
                     EXPECT_THROW(reduce(data, {.dst = 0, .op = op, .group = g}), InvalidArgument);
+                    EXPECT_THROW(scan(data, {.op = op, .group = g}), InvalidArgument);
+                    EXPECT_THROW(exscan(data, {.op = op, .group = g}), InvalidArgument);
                     EXPECT_THROW(reduce_scatter_tensor(data, values_of<T>(0, 3 * static_cast<std::size_t>(g.size())),
                                                        {.op = op, .group = g}),
                                  InvalidArgument);

@@ -36,6 +36,23 @@ TEST_P(ByHost, combines_bits_integers_and_complex_values_of_all_ranks) {
              {.where = GetParam()});
 }
 
+// No library has them, of whatever type.
+TEST_P(ByHost, combines_prefixes) {
+    on_ranks(3,
+             [](const Rank& me) {
+                 const auto rank = static_cast<float>(me.rank());
+                 std::vector<float> up_to_me(1000, rank + 1), before_me(1000, rank + 1), doubled(5, rank + 1);
+                 scan(me.on(up_to_me), {.group = me.group});
+                 exscan(me.on(before_me), {.op = ReduceOp::max, .group = me.group});
+                 exscan(me.on(doubled), {.op = ReduceOp::premul_sum(2), .group = me.group});
+                 me.wait_for({});
+                 EXPECT_EQ(up_to_me, std::vector<float>(1000, (rank + 1) * (rank + 2) / 2));
+                 EXPECT_EQ(before_me, std::vector<float>(1000, me.rank() == 0 ? 1 : rank));
+                 EXPECT_EQ(doubled, std::vector<float>(5, me.rank() == 0 ? 1 : rank * (rank + 1)));
+             },
+             {.where = GetParam()});
+}
+
 TEST_P(ByHost, runs_every_collective_with_a_root) {
     on_ranks(3,
              [](const Rank& me) {

@@ -128,7 +128,8 @@ class Ranks {
         void begin_in_slots(const Contract& contract, const engine::Operands& operands) {
             std::uint64_t count = contract.counts.empty() ? contract.count : contract.counts.front();
             if (!contract.matrix.empty()) count = contract.matrix[0][0];
-            const bool in_place = contract.in_place || contract.collective == Collective::broadcast;
+            const bool in_place =
+                request_of(contract, context.rank).in_place || contract.collective == Collective::broadcast;
             call = {.collective = contract.collective,
                     .root = contract.root,
                     .input = in_place ? operands.output : operands.input,
@@ -243,7 +244,8 @@ TEST_P(Proved, schedules_do_what_was_proved_whoever_is_ahead) {
     const auto n = static_cast<std::size_t>(size());
     for (const std::uint64_t count : {0, 1, 5, 40}) {
         for (const bool in_place : {false, true})
-            try_all({.collective = Collective::all_reduce, .count = count, .in_place = in_place});
+            for (const Collective one : {Collective::all_reduce, Collective::scan, Collective::exscan})
+                try_all({.collective = one, .count = count, .in_place = in_place});
         std::vector<std::uint64_t> even(n, count), uneven(n);
         for (std::size_t i = 0; i < n; ++i) uneven[i] = (count + 5 * i) % 23;
         for (const int root : {0, size() - 1}) {

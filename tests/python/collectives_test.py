@@ -39,6 +39,37 @@ def reductions(rank):
     return results
 
 
+class Exported:
+    """What another library hands over: DLPack, and nothing else of NumPy's."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **kwargs):
+        return self.array.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def prefixes(rank):
+    x = np.array([rank + 1.0, 2.0])
+    assert dist.scan(x) is None
+    before = np.array([rank + 1, 7])
+    dist.exscan(before, dist.ReduceOp.MAX, async_op=True).wait()
+    exported = np.array([rank + 1], dtype=np.int16)
+    dist.scan(Exported(exported), op=dist.ReduceOp.PRODUCT)
+    grid = np.full((2, 4), rank + 1, dtype=np.float32)
+    dist.exscan(grid[:, ::2], dist._make_nccl_premul_sum(10))
+    texts = []
+    for call in (dist.scan, dist.exscan):
+        try:
+            call(x, dist.ReduceOp.AVG)
+        except dist.InvalidArgument as error:
+            texts.append(str(error))
+    return x.tolist(), before.tolist(), exported.tolist(), grid.tolist(), texts
+
+
 def gathers(rank):
     n = dist.get_world_size()
     outs = [np.zeros(i + 1, dtype=np.int64) for i in range(n)]
@@ -195,6 +226,17 @@ class Collectives(unittest.TestCase):
             self.assertEqual(got[7], sum(([i] * (rank + 1) for i in range(3)), []))
             self.assertEqual(got[8], [[i] * (rank + 1) for i in range(3)])
             self.assertEqual(got[9], [1, 1, 1])
+
+    def test_prefixes_are_those_of_the_ranks_up_to_oneself_or_before(self):
+        first, second, third = run_ranks(prefixes, 3)
+        self.assertEqual([r[0] for r in (first, second, third)], [[1.0, 2.0], [3.0, 4.0], [6.0, 6.0]])
+        self.assertEqual([r[1] for r in (first, second, third)], [[1, 7], [1, 7], [2, 7]])
+        self.assertEqual([r[2] for r in (first, second, third)], [[1], [2], [6]])
+        self.assertEqual(first[3], [[1.0] * 4] * 2, "rank 0 keeps its values, and they are not multiplied")
+        self.assertEqual(second[3], [[10.0, 2.0] * 2] * 2)
+        self.assertEqual(third[3], [[30.0, 3.0] * 2] * 2)
+        for text, name in zip(first[4], ("scan", "exscan"), strict=True):
+            self.assertIn(f"{name}: op avg: expected another one", text)
 
     @rows("S6-001", "S6-002", "S6-003", "S6-004", "S6-006", "S6-007", "S6-008", "S6-009", "S6-013", "S6-014", "S6-015",
           "S6-016", "S7-015")

@@ -25,6 +25,8 @@ def calls(rank, n):
     return {
         "broadcast": lambda: ([np.full(3, rank + 1.0)], {"src": 1}),
         "all_reduce": lambda: ([np.full(3, rank + 1.0)], {"op": dist.ReduceOp.MAX}),
+        "scan": lambda: ([np.full(3, rank + 1.0)], {}),
+        "exscan": lambda: ([np.full(3, rank + 1.0)], {"op": dist.ReduceOp.PRODUCT}),
         "reduce": lambda: ([np.full(3, rank + 1.0)], {"dst": 1}),
         "all_gather": lambda: ([[np.zeros(i + 1) for i in range(n)], np.full(rank + 1, float(rank))], {}),
         "all_gather_into_tensor": lambda: ([np.zeros(2 * n), np.full(2, float(rank))], {}),

@@ -23,7 +23,7 @@ from .._core import DeviceMesh, ProcessGroup, ReduceOp, Work
 __all__ = [
     "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_into_tensor_coalesced",
     "all_gather_into_tensor_uneven", "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "all_to_all_v",
-    "barrier", "broadcast", "gather", "monitored_barrier", "reduce", "reduce_scatter", "reduce_scatter_tensor",
+    "barrier", "broadcast", "exscan", "gather", "monitored_barrier", "reduce", "reduce_scatter", "reduce_scatter_tensor",
     "reduce_scatter_tensor_coalesced", "reduce_scatter_tensor_uneven", "scan", "scatter",
 ]
 
@@ -55,6 +55,13 @@ def scan(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op
     """Prefix (MPI_Scan): `tensor` becomes the combination of those of ranks 0, 1, … up to this one, element by element, in
     place and in the order of ranks. ReduceOp.AVG is refused."""
     return _core.scan(tensor, op, group, async_op, timeout)
+
+
+def exscan(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False, *,
+           timeout: timedelta | None = None) -> Issued:
+    """As scan, without this rank's own values (MPI_Exscan): the combination of those of the ranks before it. Rank 0, which has
+    none before it, keeps its `tensor` as it was."""
+    return _core.exscan(tensor, op, group, async_op, timeout)
 
 
 def all_gather(tensor_list: list[Any], tensor: Any, group: Group = None, async_op: bool = False, *,

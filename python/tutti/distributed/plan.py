@@ -23,7 +23,7 @@ from .collectives import Group
 
 __all__ = [
     "Plan", "all_gather", "all_gather_into_tensor", "all_gather_into_tensor_uneven", "all_reduce", "all_to_all",
-    "all_to_all_single", "all_to_all_v", "barrier", "broadcast", "gather", "recv", "reduce", "reduce_scatter",
+    "all_to_all_single", "all_to_all_v", "barrier", "broadcast", "exscan", "gather", "recv", "reduce", "reduce_scatter",
     "reduce_scatter_tensor", "reduce_scatter_tensor_uneven", "scan", "scatter", "send",
 ]
 
@@ -49,6 +49,11 @@ def reduce(tensor: Any, dst: int | None = None, op: ReduceOp = ReduceOp.SUM, gro
 def scan(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None, *, timeout: timedelta | None = None) -> Plan:
     """Of scan."""
     return _core.plan_scan(tensor, op, group, timeout)
+
+
+def exscan(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None, *, timeout: timedelta | None = None) -> Plan:
+    """Of exscan."""
+    return _core.plan_exscan(tensor, op, group, timeout)
 
 
 def all_gather(tensor_list: list[Any], tensor: Any, group: Group = None, *, timeout: timedelta | None = None) -> Plan:
