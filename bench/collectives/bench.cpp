@@ -51,6 +51,8 @@ void complete(Arguments& a) {
     Options& o = a.options;
     const auto known = collective_names();
     o.collectives = a.collectives == "all" ? known : list_of(a.collectives);
+    if (a.collectives == "all" && o.op == "avg")  // which no prefix has
+        std::erase_if(o.collectives, [](const std::string& name) { return name == "scan" || name == "exscan"; });
     if (o.collectives.empty()) {
         throw CLI::ValidationError(fmt::format("collectives \"\": expected all or some of {}", fmt::join(known, ",")));
     }

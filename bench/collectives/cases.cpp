@@ -275,7 +275,7 @@ class Simple : public Case {
         return options;
     }
     Values<double> wanted(const Run& run) const {
-        return run.rank == all_ranks ? combined(shape.op, shape.n(), shape.dtype)
+        return run.rank == all_ranks ? combined(shape.op, run.combined(shape.n()), shape.dtype)
                                      : inputs_of(run.rank, low_of(shape.dtype));
     }
     std::vector<Run> outcome_;
@@ -303,6 +303,9 @@ struct Entry {
 const Entry entries[] = {
     {"all_reduce", [](Simple& c) { all_reduce(c.out, c.reducing); },
      [](Simple& c) { return runs(plan::all_reduce(c.out, c.reducing)); }},
+    {"scan", [](Simple& c) { scan(c.out, c.reducing); }, [](Simple& c) { return runs(plan::scan(c.out, c.reducing)); }},
+    {"exscan", [](Simple& c) { exscan(c.out, c.reducing); },
+     [](Simple& c) { return runs(plan::exscan(c.out, c.reducing)); }},
     {"broadcast", [](Simple& c) { broadcast(c.out, c.from_first); },
      [](Simple& c) { return runs(plan::broadcast(c.out, c.from_first)); }},
     {"reduce", [](Simple& c) { reduce(c.out, c.reducing_to_first); },

@@ -56,6 +56,8 @@ inline double others(double n) {
 
 inline constexpr std::array layouts{
     Layout{"all_reduce", true, false, true, [](double n) { return 2 * bus::others(n); }},
+    Layout{"scan", true, false, true, bus::once},
+    Layout{"exscan", true, false, true, bus::once},
     Layout{"broadcast", false, false, true, bus::once},
     Layout{"reduce", true, false, true, bus::once},
     Layout{"all_gather", false, true, false, bus::others},
@@ -112,13 +114,17 @@ struct Run {
     std::uint64_t at = 0, count = 0;
     int rank = 0;
     std::uint64_t from = 0;
+    int end = 0;  ///< of all_ranks: those before this one alone; 0: all
+    int combined(int ranks) const { return end > 0 ? end : ranks; }
 };
-/// This rank's output. A rank that gets nothing of a reduce keeps its input.
+/// This rank's output. A rank that gets nothing of a reduce or an exscan keeps its input.
 inline std::vector<Run> outcome(const Layout& layout, int rank, int ranks, const Counts& e) {
     const std::string_view name = layout.collective;
     if (e.out == 0) return {};
     const std::uint64_t mine = static_cast<std::uint64_t>(rank) * e.block;
     if (name == "all_reduce") return {{0, e.out, all_ranks, 0}};
+    if (name == "scan") return {{0, e.out, all_ranks, 0, rank + 1}};
+    if (name == "exscan") return {{0, e.out, rank == 0 ? 0 : all_ranks, 0, rank}};
     if (name == "reduce") return {{0, e.out, rank == 0 ? all_ranks : rank, 0}};
     if (name == "reduce_scatter") return {{0, e.out, all_ranks, mine}};
     if (name == "broadcast") return {{0, e.out, 0, 0}};

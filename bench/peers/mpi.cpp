@@ -81,6 +81,8 @@ class Mpi final : public Peer {
         void* const out = work.out;
         const std::string& name = work.collective;
         if (name == "all_reduce") return [=] { MPI_Allreduce(MPI_IN_PLACE, out, count, type, op, world); };
+        if (name == "scan") return [=] { MPI_Scan(MPI_IN_PLACE, out, count, type, op, world); };
+        if (name == "exscan") return [=] { MPI_Exscan(MPI_IN_PLACE, out, count, type, op, world); };
         if (name == "broadcast") return [=] { MPI_Bcast(out, count, type, 0, world); };
         if (name == "reduce") {
             return [=, root = rank_ == 0] {

@@ -33,7 +33,7 @@ constexpr double lowest_input = 1;
 
 Values<double> values_of(const Run& run, const std::string& op, int ranks) {
     if (run.rank != all_ranks) return inputs_of(run.rank, lowest_input);
-    return inputs_combined(ranks, lowest_input, [&op](double value, double next) {
+    return inputs_combined(run.combined(ranks), lowest_input, [&op](double value, double next) {
         if (op == "sum") return value + next;
         if (op == "prod") return value * next;
         return op == "min" ? std::min(value, next) : std::max(value, next);
