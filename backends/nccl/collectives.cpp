@@ -42,7 +42,7 @@ std::optional<NativeReduction> reduction_of(const BackendRequest& request, int r
 
 class Collectives::Core : public std::enable_shared_from_this<Core> {
  public:
-    Core(std::shared_ptr<Context> context, std::shared_ptr<ByHost> by_host)
+    Core(std::shared_ptr<Context> context, std::shared_ptr<HostFallback> by_host)
         : context_(std::move(context)), by_host_(std::move(by_host)) {}
 
     void start() {
@@ -308,7 +308,7 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
     }
 
     const std::shared_ptr<Context> context_;
-    const std::shared_ptr<ByHost> by_host_;
+    const std::shared_ptr<HostFallback> by_host_;
     std::mutex mutex_;
     std::condition_variable changed_;
     std::map<Device::Type, Channel> channels_;  // only the thread that begins operations uses their contents
@@ -324,7 +324,7 @@ class Collectives::Core : public std::enable_shared_from_this<Core> {
     friend class Collectives;
 };
 
-Collectives::Collectives(std::shared_ptr<Context> context, std::shared_ptr<ByHost> by_host)
+Collectives::Collectives(std::shared_ptr<Context> context, std::shared_ptr<HostFallback> by_host)
     : core_(std::make_shared<Core>(std::move(context), std::move(by_host))) {
     core_->start();
 }

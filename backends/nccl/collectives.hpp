@@ -5,8 +5,8 @@
 // Threads: one at a time calls run(), begin_group() and end_group(); the rest any.
 #pragma once
 
-#include "nccl/by_host.hpp"
 #include "nccl/context.hpp"
+#include "nccl/host_fallback.hpp"
 #include "nccl/launch.hpp"
 
 #include <tutti/backend.hpp>
@@ -17,7 +17,7 @@ namespace tutti::nccl {
 
 class Collectives {
  public:
-    Collectives(std::shared_ptr<Context> context, std::shared_ptr<ByHost> by_host);
+    Collectives(std::shared_ptr<Context> context, std::shared_ptr<HostFallback> by_host);
     ~Collectives();
     Collectives(const Collectives&) = delete;
     Collectives& operator=(const Collectives&) = delete;

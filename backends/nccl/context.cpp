@@ -59,13 +59,13 @@ Context::Context(std::shared_ptr<const Library> library, const DistributedBacken
       timeout_(options.timeout),
       title_(title_of(library_->vendor().backend, options)),
       store_(options.store),
-      companion_({.store = PrefixStore("host", options.store),
-                  .rank = options.group_rank,
-                  .world_size = options.group_size,
-                  .timeout = options.timeout,
-                  .name = options.group_id + "/" + library_->vendor().backend,
-                  .determinism = Determinism::layout_invariant,  // ByHost may have to combine in rank order
-                  .backend = "native"}),
+      host_group_({.store = PrefixStore("host", options.store),
+                   .rank = options.group_rank,
+                   .world_size = options.group_size,
+                   .timeout = options.timeout,
+                   .name = options.group_id + "/" + library_->vendor().backend,
+                   .determinism = Determinism::layout_invariant,  // HostFallback may have to combine in rank order
+                   .backend = "native"}),
       watcher_(std::make_unique<Watcher>(title_, [this](const std::exception_ptr& error) { suspect(error); })) {}
 
 Context::~Context() = default;
@@ -149,7 +149,7 @@ void Context::fail(std::exception_ptr error) noexcept {
     for (const auto& end : ends) end(error);
     watcher_->end(error);
     try {
-        if (!is_quiet_) companion_.abort(text_of(error));
+        if (!is_quiet_) host_group_.abort(text_of(error));
     } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it has ended by itself
     }
     const std::lock_guard lock(state_->mutex);
@@ -178,7 +178,7 @@ void Context::suspect(std::exception_ptr error) noexcept {
 void Context::leave(Clock::time_point until) noexcept {
     for_each(communicators(), [until](Communicator& one) { one.finalize(until); });
     try {
-        companion_.destroy();
+        host_group_.destroy();
     } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the others have gone in another way
     }
 }

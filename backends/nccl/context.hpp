@@ -56,8 +56,8 @@ class Context : public std::enable_shared_from_this<Context> {
     const NcclOptions& nccl_options() const noexcept { return nccl_options_; }
     Store& store() noexcept { return store_; }  ///< of this group's backend
 
-    /// A native group of the same ranks. Only ByHost uses its collectives, only Messages its messages.
-    const ProcessGroup& companion() const noexcept { return companion_; }
+    /// A native group of the same ranks. Only HostFallback uses its collectives, only Messages its messages.
+    const ProcessGroup& host_group() const noexcept { return host_group_; }
 
     /// The place of the buffers' device. Throws DistBackendError if this process cannot serve it, or if the group has
     /// used another device of that kind.
@@ -77,7 +77,7 @@ class Context : public std::enable_shared_from_this<Context> {
     /// The first failure, or an abort: all operations under way end with it, and all later ones. Any thread. Runs the
     /// functions that when_over() got, once; stops the communicators that were made here.
     void fail(std::exception_ptr error) noexcept;
-    /// fail(), unless another call of it comes within a second: the error of a library or the companion after a peer's
+    /// fail(), unless another call of it comes within a second: the error of a library or the host group after a peer's
     /// death is a symptom, and tutti, which knows the cause, ends the group a moment later. Returns at once.
     void suspect(std::exception_ptr error) noexcept;
     /// From now on fail() does not tell the other ranks: this one leaves, and failures that it still hears of are
@@ -116,7 +116,7 @@ class Context : public std::enable_shared_from_this<Context> {
     const std::chrono::milliseconds timeout_;
     const std::string title_;
     Store store_;
-    ProcessGroup companion_;
+    ProcessGroup host_group_;
     std::unique_ptr<Watcher> watcher_;
     std::atomic<const Place*> last_place_{nullptr};  // the last result of place()
     std::atomic<bool> over_{false}, is_quiet_{false};

@@ -25,7 +25,7 @@ std::string name_of_message(const BackendRequest& r) {
 }
 
 Matching::Channel Matching::offers(std::uint64_t tag) const {
-    if (tag <= largest_tag) return {companion_, static_cast<int>(tag)};
+    if (tag <= largest_tag) return {host_group_, static_cast<int>(tag)};
     return {others_, static_cast<int>(first_other_tag + tag % (largest_tag - first_other_tag))};
 }
 

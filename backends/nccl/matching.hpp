@@ -1,4 +1,4 @@
-// The talk of the two sides of a message over the companion before its data moves: offers with the caller's tag, and
+// The talk of the two sides of a message over the host group before its data moves: offers with the caller's tag, and
 // answers apart from them.
 //
 // Threads: any; nothing here blocks but the constructor and failure().
@@ -45,8 +45,8 @@ class Matching {
         int tag;
     };
 
-    /// All ranks make it together: it splits the companion.
-    explicit Matching(const ProcessGroup& companion) : companion_(companion), others_(companion.split({})) {}
+    /// All ranks make it together: it splits the host group.
+    explicit Matching(const ProcessGroup& host_group) : host_group_(host_group), others_(host_group.split({})) {}
 
     Channel offers(std::uint64_t tag) const;
     Channel answers() const { return {others_, answer_tag}; }
@@ -69,7 +69,7 @@ class Matching {
         work.get_future().add_done_callback([work, f = std::move(f)](const auto&) { f(work.exception()); });
     }
 
-    /// The error that has ended the companion, as other ranks reported it; null: none. Finds out by a message to
+    /// The error that has ended the host group, as other ranks reported it; null: none. Finds out by a message to
     /// oneself.
     std::exception_ptr failure() const;
 
@@ -81,8 +81,8 @@ class Matching {
         return view(reinterpret_cast<std::uint8_t*>(&frame), Extents::of(sizeof(Frame)));
     }
 
-    const ProcessGroup companion_;  // offers with callers' tags
-    const ProcessGroup others_;     // answers, and offers of tutti's own messages
+    const ProcessGroup host_group_;  // offers with callers' tags
+    const ProcessGroup others_;      // answers, and offers of tutti's own messages
 };
 
 }  // namespace tutti::nccl

@@ -31,7 +31,7 @@ constexpr std::chrono::milliseconds any_time = std::chrono::hours(24 * 365);
 
 class Messages::Core : public std::enable_shared_from_this<Core> {
  public:
-    explicit Core(std::shared_ptr<Context> context) : context_(std::move(context)), matching_(context_->companion()) {}
+    explicit Core(std::shared_ptr<Context> context) : context_(std::move(context)), matching_(context_->host_group()) {}
 
     void start() {
         context_->when_over([weak = weak_from_this()](const std::exception_ptr& error) {

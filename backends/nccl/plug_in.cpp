@@ -1,8 +1,8 @@
 #include "nccl/plug_in.hpp"
 
-#include "nccl/by_host.hpp"
 #include "nccl/collectives.hpp"
 #include "nccl/context.hpp"
+#include "nccl/host_fallback.hpp"
 #include "nccl/meeting.hpp"
 #include "nccl/messages.hpp"
 #include "nccl/with_title.hpp"
@@ -57,7 +57,7 @@ class PlugIn final : public CustomBackend {
     PlugIn(std::shared_ptr<const Library> library, const DistributedBackendOptions& options, NcclOptions nccl_options,
            const std::optional<Part>& part = {})
         : context_(std::make_shared<Context>(std::move(library), options, std::move(nccl_options))),
-          by_host_(std::make_shared<ByHost>(context_)),
+          by_host_(std::make_shared<HostFallback>(context_)),
           messages_(std::make_unique<Messages>(context_)),
           collectives_(std::make_unique<Collectives>(context_, by_host_)),
           device_(serves(options.device) ? options.device : std::nullopt) {
@@ -106,7 +106,7 @@ class PlugIn final : public CustomBackend {
     }
 
     const std::shared_ptr<Context> context_;
-    const std::shared_ptr<ByHost> by_host_;
+    const std::shared_ptr<HostFallback> by_host_;
     const std::unique_ptr<Messages> messages_;
     const std::unique_ptr<Collectives> collectives_;
     const std::optional<Device> device_;  // the device whose communicator the constructor makes

@@ -1,4 +1,4 @@
-// Turns errors of the companion into errors of the operation that it served.
+// Turns errors of the host group into errors of the operation that it served.
 #pragma once
 
 #include <exception>

@@ -44,8 +44,8 @@ enum class Driver { caller, background };
 Work launch(const char* name, const std::shared_ptr<Group>& group, const std::vector<PreparedOperation>& operations,
             Driver driver);
 
-/// Gives operations that overlap copies of their own (apart.cpp). Returns the functions that write their results, to be
-/// called in order once all operations have completed.
+/// Gives operations that overlap copies of their own (overlap.cpp). Returns the functions that write their results, to
+/// be called in order once all operations have completed.
 std::vector<std::function<void()>> set_apart(const char* name, const std::vector<PreparedOperation>& operations);
 
 /// Packing: one operation for several of one kind (pack.cpp).

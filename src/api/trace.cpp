@@ -2,7 +2,7 @@
 #include <tutti/trace.hpp>
 
 #include "api/arguments.hpp"
-#include "record/keeper.hpp"
+#include "record/dump_writer.hpp"
 #include "record/public_call.hpp"
 #include "record/stacks.hpp"
 

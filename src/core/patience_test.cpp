@@ -1,7 +1,7 @@
 #include "core/patience.hpp"
 
 #include "core/interrupt.hpp"
-#include "core/seldom.hpp"
+#include "core/rate_limit.hpp"
 
 #include <gtest/gtest.h>
 #include <tutti/interrupt.hpp>
@@ -53,8 +53,8 @@ TEST(Patience, says_nothing_where_nothing_is_waited_for) {
     EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
-TEST(Seldom, lets_one_in_a_minute_through_and_counts_the_others) {
-    Seldom seldom;
+TEST(RateLimit, lets_one_in_a_minute_through_and_counts_the_others) {
+    RateLimit seldom;
     const Instant start = Clock::now();
     EXPECT_EQ(seldom.happened(start), 1U);
     for (int i = 1; i < 60; ++i) EXPECT_FALSE(seldom.happened(start + i * 1s)) << i;

@@ -1,7 +1,7 @@
 #include "failure/failure_inquiry.hpp"
 
 #include "core/assert.hpp"
-#include "core/retell.hpp"
+#include "core/rethrow_about.hpp"
 #include "operation/channel.hpp"
 #include "operation/fingerprint.hpp"
 
@@ -38,8 +38,8 @@ ErrorContext FailureInquiry::context_of(const Operation& operation) const {
 }
 
 void FailureInquiry::refuse(const char* name, const std::exception_ptr& cause) const {
-    retell(cause, fmt::format("{} in group \"{}\" ({} ranks) cannot start", name, group_, ranks_.size()),
-           {.operation = name, .group = group_, .rank = ranks_.own_global()});
+    rethrow_about(cause, fmt::format("{} in group \"{}\" ({} ranks) cannot start", name, group_, ranks_.size()),
+                  {.operation = name, .group = group_, .rank = ranks_.own_global()});
 }
 
 std::vector<int> FailureInquiry::peer_of(const Operation& message) const {

@@ -83,7 +83,7 @@ bool Collectives::progress() {
         const std::shared_ptr<Operation> operation = queue_.front();
         const Turn turn = take_turn(*operation);
         if (failed()) return true;
-        if (turn != Turn::further) return moved || turn == Turn::moved;
+        if (turn != Turn::advanced) return moved || turn == Turn::moved;
         moved = true;
         if (operation->run.state != OperationState::over) continue;
         inject_fault(*operation, true, true);
@@ -97,37 +97,37 @@ bool Collectives::progress() {
 // After a failure it does no more.
 Collectives::Turn Collectives::take_turn(Operation& operation) {
     switch (operation.run.state) {
-        case OperationState::queued: start(operation); return Turn::further;
+        case OperationState::queued: start(operation); return Turn::advanced;
         case OperationState::in_slots:
             if (!in_slots_.advance(operation.call, operation.run.slot_state, operation.run.sequence,
                                    operation.run.ticket))
-                return Turn::stuck;
-            if (failed()) return Turn::further;
+                return Turn::blocked;
+            if (failed()) return Turn::advanced;
             if (operation.run.slot_state.large) {
                 operation.path = planner_.path_by_messages(operation.call);
                 begin_schedule(operation);
             } else
                 operation.move_to(OperationState::over);
-            return Turn::further;
+            return Turn::advanced;
         case OperationState::relayed:
         case OperationState::compared:
         case OperationState::scheduled: return run(operation);
         case OperationState::over: break;
     }
-    return Turn::further;
+    return Turn::advanced;
 }
 
 Collectives::Turn Collectives::run(Operation& operation) {
     TUTTI_ASSERT(operation.run.execution != nullptr);
     const bool ran = flight_.run(*operation.run.execution);
     inject_fault(operation, ran, false);
-    if (failed()) return Turn::further;
+    if (failed()) return Turn::advanced;
     if (const auto& other = operation.run.execution->mismatch()) {
         const auto [peer, theirs] = *other;
         inquiry_.mismatch(peer, operation.run.sequence, theirs, operation.call.fingerprint);
     }
-    if (failed()) return Turn::further;
-    if (!operation.run.execution->done()) return ran ? Turn::moved : Turn::stuck;
+    if (failed()) return Turn::advanced;
+    if (!operation.run.execution->done()) return ran ? Turn::moved : Turn::blocked;
     operation.run.failed = operation.run.execution->error();
     const bool is_kept = operation.planned && !operation.run.execution->is_opaque();
     if (operation.run.state == OperationState::compared)
@@ -146,7 +146,7 @@ Collectives::Turn Collectives::run(Operation& operation) {
         mailbox().checks().check_surplus(operation.run.channel, operation.call.fingerprint);
     flight_.mailboxes().heed();
     TUTTI_ASSERT(operation.run.execution == nullptr || operation.run.state == OperationState::scheduled);
-    return Turn::further;
+    return Turn::advanced;
 }
 
 void Collectives::start(Operation& operation) {

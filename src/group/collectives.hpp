@@ -84,9 +84,9 @@ class Collectives final : public IssuedCollectives {
  private:
     /// How far a turn of the first one has come.
     enum class Turn : std::uint8_t {
-        stuck,   ///< nothing has moved
-        moved,   ///< some of it, and it waits now
-        further  ///< it is in its next state
+        blocked,  ///< nothing has moved
+        moved,    ///< some of it, and it waits now
+        advanced  ///< it is in its next state
     };
 
     bool failed() const noexcept { return flight_.failure() != nullptr; }

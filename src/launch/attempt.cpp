@@ -406,7 +406,7 @@ void Attempt::kill_all(int signal) {
 }
 
 // Processes of the job that left their group have become our children (PR_SET_CHILD_SUBREAPER). All that we have are of
-// the job, see stand_in.hpp.
+// the job, see init_process.hpp.
 void Attempt::kill_orphans() {
     for (int turn = 0; turn < 100; ++turn) {
         std::ifstream list("/proc/self/task/" + std::to_string(::getpid()) + "/children");

@@ -3,9 +3,9 @@
 #include "core/descriptors.hpp"
 #include "launch/attempt.hpp"
 #include "launch/guard.hpp"
+#include "launch/init_process.hpp"
 #include "launch/launcher.hpp"
 #include "launch/signals.hpp"
-#include "launch/stand_in.hpp"
 #include "security/secret.hpp"
 
 #include <tutti/error.hpp>

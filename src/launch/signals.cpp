@@ -1,7 +1,7 @@
 #include "launch/signals.hpp"
 
 #include "core/assert.hpp"
-#include "launch/stand_in.hpp"
+#include "launch/init_process.hpp"
 #include "launch/taken_signals.hpp"
 
 #include <poll.h>
@@ -52,8 +52,8 @@ int Signals::next() {
 
 // A signal to the whole process group comes here, and once more by way of the stand-in.
 bool Signals::came_twice(int signal, pid_t sender) {
-    if (stand_in() < 0 || signal == SIGCHLD) return false;
-    const Last now{std::chrono::steady_clock::now(), sender == stand_in()};
+    if (init_process() < 0 || signal == SIGCHLD) return false;
+    const Last now{std::chrono::steady_clock::now(), sender == init_process()};
     Last& last = last_[static_cast<std::size_t>(signal)];
     TUTTI_ASSERT(signal >= 1 && static_cast<std::size_t>(signal) < last_.size());
     const bool twice = now.relayed != last.relayed && now.at - last.at < std::chrono::milliseconds(200);

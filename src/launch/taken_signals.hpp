@@ -1,5 +1,5 @@
 // The signals that a launcher takes, and what becomes of each. The launcher itself (signals.hpp) and the process that
-// stands in for it (stand_in.hpp) agree on them.
+// stands in for it (init_process.hpp) agree on them.
 //
 // Threads: any.
 #pragma once

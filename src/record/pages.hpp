@@ -21,7 +21,7 @@
 
 namespace tutti::record {
 
-/// What the pages show of this process (keeper.hpp).
+/// What the pages show of this process (dump_writer.hpp).
 struct OwnRecords {
     std::vector<Dump> (*dumps)(const std::string& reason, std::size_t count);
     std::string (*metrics)();

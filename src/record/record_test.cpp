@@ -1,5 +1,5 @@
 // The ring, counters and dumps by themselves.
-#include "record/keeper.hpp"
+#include "record/dump_writer.hpp"
 #include "record/public_call.hpp"
 #include "record/recorder.hpp"
 #include "record/replays.hpp"

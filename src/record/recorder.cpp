@@ -3,7 +3,7 @@
 #include "core/assert.hpp"
 #include "core/log.hpp"
 #include "core/this_host.hpp"
-#include "record/keeper.hpp"
+#include "record/dump_writer.hpp"
 #include "record/replays.hpp"
 #include "record/wanted.hpp"
 

@@ -1,6 +1,6 @@
 // Verdicts, the graph of waiting ranks and timelines, from dumps.
 #include "record/verdict.hpp"
-#include "record/keeper.hpp"
+#include "record/dump_writer.hpp"
 #include "record/test_dumps.hpp"
 #include "record/timeline.hpp"
 #include "support/patience.hpp"

@@ -4,7 +4,7 @@
 // Threads: one at a time.
 #pragma once
 
-#include "core/seldom.hpp"
+#include "core/rate_limit.hpp"
 #include "core/unique_fd.hpp"
 #include "rendezvous/endpoint.hpp"
 #include "rendezvous/hello.hpp"
@@ -56,7 +56,7 @@ class Reception {
     const Roster& roster_;
     const bool of_this_network_;  // all ranks are
     std::vector<std::unique_ptr<Newcomer>> newcomers_;
-    Seldom turned_away_;
+    RateLimit turned_away_;
 };
 
 }  // namespace tutti::rendezvous

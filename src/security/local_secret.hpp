@@ -7,7 +7,7 @@
 
 #include "core/deadline.hpp"
 #include "core/interrupt.hpp"
-#include "core/seldom.hpp"
+#include "core/rate_limit.hpp"
 #include "core/unique_fd.hpp"
 #include "security/secret.hpp"
 
@@ -30,7 +30,7 @@ class LocalSecretServer {
  private:
     Secret secret_;
     UniqueFd listener_;
-    std::unique_ptr<Seldom> refused_ = std::make_unique<Seldom>();
+    std::unique_ptr<RateLimit> refused_ = std::make_unique<RateLimit>();
 };
 
 /// The secret of the process that serves this port; waits for it until the deadline. nullopt when none does, or when it

@@ -1,8 +1,8 @@
 // Failures: killed processes, strangers, full and foreign files, aborts. Network only on loopback.
 #include "core/socket.hpp"
 #include "security/handshake.hpp"
+#include "store/pending_connections.hpp"
 #include "store/process_test_support.hpp"
-#include "store/strangers.hpp"
 #include "store/tcp_server.hpp"
 #include "store/tcp_test_support.hpp"
 #include "store/wire.hpp"
@@ -172,7 +172,7 @@ TEST(TCPStoreFailure, silent_strangers_are_dropped_and_hold_nobody_up) {
 TEST(TCPStoreFailure, a_crowd_of_silent_strangers_does_not_keep_a_client_out) {
     TCPStore store = a_master();
     std::vector<UniqueFd> strangers;
-    for (std::size_t i = 0; i < store::Strangers::most_of_process() + 50; ++i)
+    for (std::size_t i = 0; i < store::PendingConnections::most_of_process() + 50; ++i)
         strangers.push_back(connect_raw(store.port()));
     const Instant start = Clock::now();
     TCPStore client = a_client(store.port());

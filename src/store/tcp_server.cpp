@@ -3,17 +3,17 @@
 #include "core/assert.hpp"
 #include "core/fork_guard.hpp"
 #include "core/log.hpp"
-#include "core/seldom.hpp"
+#include "core/rate_limit.hpp"
 #include "core/thread.hpp"
 #include "core/unix_socket.hpp"
 #include "security/local_secret.hpp"
 #include "store/acceptor.hpp"
+#include "store/busy_poll.hpp"
 #include "store/encryption.hpp"
 #include "store/local_door.hpp"
-#include "store/lookout.hpp"
+#include "store/pending_connections.hpp"
 #include "store/server_connection.hpp"
 #include "store/server_data.hpp"
-#include "store/strangers.hpp"
 
 #include <tutti/error.hpp>
 
@@ -62,7 +62,7 @@ class TcpServer::Loop {
          const std::string& address)
         : secret_(secret),
           local_secret_(std::move(local_secret)),
-          strangers_(Strangers::most_of_process(), security::handshake_timeout()),
+          strangers_(PendingConnections::most_of_process(), security::handshake_timeout()),
           data_([this](ConnectionId to, std::uint64_t request, Op op, std::span<const Field> fields) {
               answer(to, request, op, fields);
           }) {
@@ -445,10 +445,10 @@ class TcpServer::Loop {
     uv_async_t stop_{};
     Acceptor listener_, door_listener_;
     uv_poll_t secret_poll_{};
-    Lookout lookout_;
+    BusyPoll lookout_;
     security::Secret secret_;
     std::optional<security::LocalSecretServer> local_secret_;
-    Strangers strangers_;
+    PendingConnections strangers_;
     std::optional<LocalDoor> door_;
     bool stopping_ = false;
     ConnectionId last_id_ = 0;
@@ -456,7 +456,7 @@ class TcpServer::Loop {
     std::unordered_map<ConnectionId, Connection*> by_id_;
     std::vector<Connection*> unsent_;
     bool sending_ = false;
-    Seldom refused_;
+    RateLimit refused_;
     ServerData data_;
     std::array<char, std::size_t{256} << 10U> buffer_;
     std::array<char, std::size_t{64} << 10U> records_buffer_;

@@ -232,8 +232,9 @@ bool Mailbox::pull_some() {
     if (pulls_.empty()) return false;
     const auto [outcome, pull] = pulls_.progress(bounce_);
     Transfer& receive = *pull.receive;
-    if (outcome == Pulls::Outcome::whole) say(pull.source, Frame::Kind::taken, receive.channel, pull.id);
-    if (outcome == Pulls::Outcome::closed && receive.bytes_done == 0) clear(pull.source, pull.id, receive, When::now);
+    if (outcome == SingleCopyReceives::Outcome::whole) say(pull.source, Frame::Kind::taken, receive.channel, pull.id);
+    if (outcome == SingleCopyReceives::Outcome::closed && receive.bytes_done == 0)
+        clear(pull.source, pull.id, receive, When::now);
     return true;
 }
 

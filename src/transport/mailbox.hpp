@@ -23,8 +23,8 @@
 #include "transport/long_messages.hpp"
 #include "transport/matching.hpp"
 #include "transport/peers.hpp"
-#include "transport/pulls.hpp"
 #include "transport/shm/neighbours.hpp"
+#include "transport/single_copy_receives.hpp"
 #include "transport/transfer.hpp"
 
 #include <tutti/transport.hpp>
@@ -95,9 +95,9 @@ class Mailbox {
     /// Threads of the transport move the bytes (Streams::has_threads).
     bool has_threads() const noexcept { return streams_.has_threads(); }
 
-    /// From here on messages of ranks of this host are read where they lie, see Pulls.
-    static constexpr std::size_t pull_bytes_on_shared_cores = Pulls::bytes_on_shared_cores;
-    static constexpr std::size_t pull_bytes_on_own_cores = Pulls::bytes_on_own_cores;
+    /// From here on messages of ranks of this host are read where they lie, see SingleCopyReceives.
+    static constexpr std::size_t pull_bytes_on_shared_cores = SingleCopyReceives::bytes_on_shared_cores;
+    static constexpr std::size_t pull_bytes_on_own_cores = SingleCopyReceives::bytes_on_own_cores;
     static constexpr std::size_t eager_bytes = std::size_t{256} << 10;  ///< of one message
 
  private:
@@ -129,7 +129,7 @@ class Mailbox {
     Findings findings_;
     Matching matching_;
     CallChecks checks_;
-    Pulls pulls_;
+    SingleCopyReceives pulls_;
     LongMessages long_messages_;
     LibraryMessages library_messages_;
     Peers peers_;

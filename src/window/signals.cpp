@@ -2,7 +2,7 @@
 
 #include "core/assert.hpp"
 #include "core/patience.hpp"
-#include "core/retell.hpp"
+#include "core/rethrow_about.hpp"
 
 #include <fmt/format.h>
 
@@ -74,7 +74,7 @@ void wait_for(Group& group, const Memory& memory, Wanted wanted, const Deadline&
     const Patience patience([&] { return wait.subject(); });
     bool was_alone = false;
     while (!wait.is_over()) {
-        if (const auto failure = failure_of(group)) retell(failure, wait.subject(), wait.context());
+        if (const auto failure = failure_of(group)) rethrow_about(failure, wait.subject(), wait.context());
         memory.check_overflow("Window.wait_signal", wanted.signal);
         // A signal of a rank that has left may have come since the look before.
         if (was_alone) {

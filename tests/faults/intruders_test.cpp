@@ -1,4 +1,4 @@
-// Strangers at the doors: garbage and half-open connections to every port of a working world.
+// PendingConnections at the doors: garbage and half-open connections to every port of a working world.
 #include "core/unique_fd.hpp"
 #include "faults/job.hpp"
 #include "faults/leftovers.hpp"

@@ -286,7 +286,7 @@ class PassedOn(CliCase):
             self.assertEqual(said.count(b"got SIGTERM"), 2, said)
 
 
-class Strangers(CliCase):
+class PendingConnections(CliCase):
     """Children that an entry script started before it became the launcher by exec."""
 
     def run_with_helper(self, arguments, helper="sleep 300", signals=()):

@@ -1,5 +1,5 @@
-// ByHost on the fake device: values, order, pieces, failures.
-#include "nccl/on_host.hpp"
+// HostFallback on the fake device: values, order, pieces, failures.
+#include "nccl/host_request.hpp"
 #include "nccl_parts/parts.hpp"
 #include "support/message_of.hpp"
 
@@ -11,12 +11,12 @@
 namespace tutti::test {
 namespace {
 
-class ByHost : public ::testing::TestWithParam<Where> {};
+class HostFallback : public ::testing::TestWithParam<Where> {};
 
-INSTANTIATE_TEST_SUITE_P(Memory, ByHost, ::testing::Values(Where::device, Where::host),
+INSTANTIATE_TEST_SUITE_P(Memory, HostFallback, ::testing::Values(Where::device, Where::host),
                          [](const auto& where) { return where.param == Where::device ? "device" : "host"; });
 
-TEST_P(ByHost, combines_bits_integers_and_complex_values_of_all_ranks) {
+TEST_P(HostFallback, combines_bits_integers_and_complex_values_of_all_ranks) {
     on_ranks(3,
              [](const Rank& me) {
                  std::vector<std::int32_t> bits(1000, 1 << me.rank());
@@ -37,7 +37,7 @@ TEST_P(ByHost, combines_bits_integers_and_complex_values_of_all_ranks) {
 }
 
 // No library has them, of whatever type.
-TEST_P(ByHost, combines_prefixes) {
+TEST_P(HostFallback, combines_prefixes) {
     on_ranks(3,
              [](const Rank& me) {
                  const auto rank = static_cast<float>(me.rank());
@@ -53,7 +53,7 @@ TEST_P(ByHost, combines_prefixes) {
              {.where = GetParam()});
 }
 
-TEST_P(ByHost, runs_every_collective_with_a_root) {
+TEST_P(HostFallback, runs_every_collective_with_a_root) {
     on_ranks(3,
              [](const Rank& me) {
                  for (int root = 0; root < me.size(); ++root) {
@@ -85,7 +85,7 @@ TEST_P(ByHost, runs_every_collective_with_a_root) {
              {.where = GetParam()});
 }
 
-TEST_P(ByHost, moves_even_and_uneven_blocks_that_adjoin_or_do_not) {
+TEST_P(HostFallback, moves_even_and_uneven_blocks_that_adjoin_or_do_not) {
     on_ranks(
         3,
         [](const Rank& me) {
@@ -127,7 +127,7 @@ TEST_P(ByHost, moves_even_and_uneven_blocks_that_adjoin_or_do_not) {
         {.where = GetParam()});
 }
 
-TEST_P(ByHost, exchanges_blocks_with_gaps_and_leaves_the_gaps_alone) {
+TEST_P(HostFallback, exchanges_blocks_with_gaps_and_leaves_the_gaps_alone) {
     on_ranks(3,
              [](const Rank& me) {
                  // Rank r sends r + 1 elements to each; what comes from rank s goes to 10 * s.
@@ -151,7 +151,7 @@ TEST_P(ByHost, exchanges_blocks_with_gaps_and_leaves_the_gaps_alone) {
              {.where = GetParam()});
 }
 
-TEST_P(ByHost, scales_each_ranks_values_by_its_own_factor) {
+TEST_P(HostFallback, scales_each_ranks_values_by_its_own_factor) {
     on_ranks(2,
              [](const Rank& me) {
                  std::vector<float> x(10, 1.0F);
@@ -162,7 +162,7 @@ TEST_P(ByHost, scales_each_ranks_values_by_its_own_factor) {
              {.where = GetParam()});
 }
 
-TEST_P(ByHost, combines_values_in_the_order_of_ranks) {
+TEST_P(HostFallback, combines_values_in_the_order_of_ranks) {
     on_ranks(4,
              [](const Rank& me) {
                  const std::vector<float> values{1e8F, 1.0F, -1e8F, 0.25F};
@@ -175,7 +175,7 @@ TEST_P(ByHost, combines_values_in_the_order_of_ranks) {
              {.where = GetParam(), .determinism = Determinism::layout_invariant});
 }
 
-TEST_P(ByHost, keeps_the_order_of_many_operations_at_once) {
+TEST_P(HostFallback, keeps_the_order_of_many_operations_at_once) {
     on_ranks(2,
              [](const Rank& me) {
                  constexpr std::size_t many = 100;
@@ -193,7 +193,7 @@ TEST_P(ByHost, keeps_the_order_of_many_operations_at_once) {
              {.where = GetParam()});
 }
 
-TEST_P(ByHost, serves_a_rank_that_is_alone) {
+TEST_P(HostFallback, serves_a_rank_that_is_alone) {
     on_ranks(1,
              [](const Rank& me) {
                  std::vector<int> x(10, 6), y(10, -1), z(10, -1);

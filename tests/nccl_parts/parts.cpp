@@ -1,6 +1,6 @@
 #include "nccl_parts/parts.hpp"
 
-#include "nccl/by_host.hpp"
+#include "nccl/host_fallback.hpp"
 #include "nccl/messages.hpp"
 #include "nccl/pinned.hpp"
 
@@ -42,7 +42,7 @@ class Parts final : public CustomBackend {
 
  private:
     const std::shared_ptr<nccl::Context> context_;
-    nccl::ByHost by_host_;
+    nccl::HostFallback by_host_;
     nccl::Messages messages_;
 };
 

@@ -1,4 +1,4 @@
-// The parts of the plug-in by themselves: a backend "parts" of ByHost for every collective and Messages for every
+// The parts of the plug-in by themselves: a backend "parts" of HostFallback for every collective and Messages for every
 // message, on the fake device or on host memory; and ranks that are threads.
 #pragma once
 

@@ -1,7 +1,7 @@
-#include "nccl/by_host.hpp"
+#include "nccl/host_fallback.hpp"
 
+#include "nccl/host_request.hpp"
 #include "nccl/join.hpp"
-#include "nccl/on_host.hpp"
 #include "nccl/pinned.hpp"
 #include "nccl/with_title.hpp"
 
@@ -33,7 +33,7 @@ constexpr std::chrono::seconds time_to_settle{2};
 
 }  // namespace
 
-class ByHost::Core : public std::enable_shared_from_this<Core> {
+class HostFallback::Core : public std::enable_shared_from_this<Core> {
  public:
     explicit Core(std::shared_ptr<Context> context) : context_(std::move(context)) {}
 
@@ -101,7 +101,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
         const BackendRequest& request;
         const BackendCompletion completion;
         Clock::time_point deadline{};
-        bool host_memory = false;       // or no buffers: the companion does the whole operation
+        bool host_memory = false;       // or no buffers: the host group does the whole operation
         const Place* place = nullptr;   // this and the rest: for device memory
         std::shared_ptr<Event> before;  // in the caller's stream
         bool may_begin = false;         // the device has reached `before`
@@ -129,12 +129,12 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
         std::shared_ptr<PinnedMemory> memory;
     };
 
-    // ---- Host memory: the companion does the whole operation.
+    // ---- Host memory: the host group does the whole operation.
 
     void begin_in_place(const std::shared_ptr<Job>& job) {
         Work work;
         try {
-            work = start_on_host(context_->companion(), job->request);
+            work = start_on_host_group(context_->host_group(), job->request);
         } catch (...) {
             begun();
             return over(*job, described(*job, std::current_exception()));
@@ -225,7 +225,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
             if (flight.stage != Stage::copied_in) continue;
             at_ = flight.job;
             if (flight.copied && !reached(*flight.job, *flight.copied)) break;
-            flight.work = start_on_host(context_->companion(), flight.piece->request);
+            flight.work = start_on_host_group(context_->host_group(), flight.piece->request);
             flight.stage = Stage::at_work;
             flight.work.get_future().add_done_callback([self = shared_from_this()](const auto&) { self->wake(); });
             if (flight.is_last) begun();
@@ -332,7 +332,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
         wake();
     }
 
-    // All pieces of an operation are with the companion.
+    // All pieces of an operation are with the host group.
     void begun() {
         const std::lock_guard lock(mutex_);
         --not_begun_;
@@ -385,8 +385,8 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
 
     void end_companion(const std::exception_ptr& error) const noexcept {
         try {
-            ProcessGroup companion = context_->companion();
-            companion.abort(text_of(error));
+            ProcessGroup host_group = context_->host_group();
+            host_group.abort(text_of(error));
         } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it is over already
         }
     }
@@ -432,7 +432,7 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
     std::exception_ptr error_;
     bool stopping_ = false, woken_ = false;
     std::size_t open_ = 0;       // operations that are not complete
-    std::size_t not_begun_ = 0;  // of these, the ones with a piece that is not with the companion yet
+    std::size_t not_begun_ = 0;  // of these, the ones with a piece that is not with the host group yet
     std::vector<std::shared_ptr<Job>> queue_;
 
     // The thread's alone.
@@ -443,16 +443,16 @@ class ByHost::Core : public std::enable_shared_from_this<Core> {
     std::chrono::microseconds pause_ = shortest_pause;
 };
 
-ByHost::ByHost(std::shared_ptr<Context> context) : core_(std::make_shared<Core>(std::move(context))) {
+HostFallback::HostFallback(std::shared_ptr<Context> context) : core_(std::make_shared<Core>(std::move(context))) {
     core_->start();
 }
-ByHost::~ByHost() {
+HostFallback::~HostFallback() {
     core_->stop();
 }
-void ByHost::run(const BackendRequest& request, BackendCompletion completion) {
+void HostFallback::run(const BackendRequest& request, BackendCompletion completion) {
     core_->run(request, std::move(completion));
 }
-bool ByHost::drain(Clock::time_point until) {
+bool HostFallback::drain(Clock::time_point until) {
     return core_->drain(until);
 }
 

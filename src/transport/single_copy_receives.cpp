@@ -1,4 +1,4 @@
-#include "transport/pulls.hpp"
+#include "transport/single_copy_receives.hpp"
 
 #include "core/assert.hpp"
 
@@ -12,7 +12,7 @@ constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 
 }  // namespace
 
-std::uint64_t Pulls::address_for(int to, std::span<const std::byte> message) const {
+std::uint64_t SingleCopyReceives::address_for(int to, std::span<const std::byte> message) const {
     TUTTI_ASSERT(to >= 0);
     if (const std::uint64_t place = place_of(to, message); place != 0) return place;
     const bool by_address =
@@ -20,13 +20,13 @@ std::uint64_t Pulls::address_for(int to, std::span<const std::byte> message) con
     return by_address ? reinterpret_cast<std::uint64_t>(message.data()) : 0;
 }
 
-bool Pulls::can_read(int source, std::uint64_t address) const {
+bool SingleCopyReceives::can_read(int source, std::uint64_t address) const {
     TUTTI_ASSERT(source >= 0);
     if (neighbours_ == nullptr) return false;
     return Place(address) || (address != 0 && neighbours_->memory_of(source) != nullptr);
 }
 
-Pulls::Progress Pulls::progress(Bounce& bounce) {
+SingleCopyReceives::Progress SingleCopyReceives::progress(Bounce& bounce) {
     TUTTI_ASSERT(!pulls_.empty());
     const Pull pull = pulls_.front();
     Transfer& receive = *pull.receive;
@@ -46,7 +46,7 @@ Pulls::Progress Pulls::progress(Bounce& bounce) {
     return {!stood ? Outcome::revoked : read ? Outcome::whole : Outcome::closed, pull};
 }
 
-bool Pulls::read_piece(const Pull& pull, std::size_t piece, Bounce& bounce) const {
+bool SingleCopyReceives::read_piece(const Pull& pull, std::size_t piece, Bounce& bounce) const {
     TUTTI_ASSERT(pull.source >= 0 && pull.receive != nullptr);
     Transfer& receive = *pull.receive;
     TUTTI_ASSERT(piece <= receive.bytes - receive.bytes_done);

@@ -1,4 +1,4 @@
-#include "core/retell.hpp"
+#include "core/rethrow_about.hpp"
 
 #include "core/assert.hpp"
 
@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-void retell(const std::exception_ptr& cause, std::string_view about, ErrorContext context) {
+void rethrow_about(const std::exception_ptr& cause, std::string_view about, ErrorContext context) {
     TUTTI_ASSERT(cause != nullptr && !about.empty());
     std::string text;
     try {

@@ -1,4 +1,4 @@
-#include "record/keeper.hpp"
+#include "record/dump_writer.hpp"
 
 #include "core/assert.hpp"
 #include "core/env.hpp"
@@ -47,10 +47,10 @@ void write_flight_if_wanted() noexcept {
     }
 }
 
-class Keeper {
+class DumpWriter {
  public:
-    static Keeper& instance() {
-        static Keeper* const keeper = new Keeper;  // groups may outlive static objects
+    static DumpWriter& instance() {
+        static DumpWriter* const keeper = new DumpWriter;  // groups may outlive static objects
         return *keeper;
     }
 
@@ -99,7 +99,7 @@ class Keeper {
     }
 
  private:
-    Keeper() = default;
+    DumpWriter() = default;
 
     // Keeps the records of a group that ends for the files with all groups of a rank: those of the last groups, at most
     // twice as many as one group may hold.
@@ -218,16 +218,16 @@ void make_folder(const std::filesystem::path& directory) {
 }  // namespace
 
 void add(Recorder& recorder) {
-    Keeper::instance().add(recorder);
+    DumpWriter::instance().add(recorder);
 }
 void remove(Recorder& recorder) noexcept {
-    Keeper::instance().remove(recorder);
+    DumpWriter::instance().remove(recorder);
 }
 
 std::vector<std::filesystem::path> dump_flight(const std::filesystem::path& directory) {
     make_folder(directory);
     std::vector<std::filesystem::path> files;
-    for (const FlightFile& file : flight_files(Keeper::instance().all_dumps(""))) {
+    for (const FlightFile& file : flight_files(DumpWriter::instance().all_dumps(""))) {
         files.push_back(directory / file.name);
         write_file(files.back(), file.bytes);
     }
@@ -245,7 +245,7 @@ void write_flight_after_failure() noexcept {
 std::vector<std::filesystem::path> dump_all(const std::filesystem::path& directory, const std::string& reason) {
     make_folder(directory);
     std::vector<Dump> dumps;
-    Keeper::instance().for_each([&](const Recorder& recorder) { dumps.push_back(recorder.snapshot(reason)); });
+    DumpWriter::instance().for_each([&](const Recorder& recorder) { dumps.push_back(recorder.snapshot(reason)); });
     std::vector<std::filesystem::path> files;
     for (const Dump& dump : dumps) {
         files.push_back(directory / file_name(dump));
@@ -256,13 +256,14 @@ std::vector<std::filesystem::path> dump_all(const std::filesystem::path& directo
 
 std::vector<Dump> live_dumps(const std::string& reason, std::size_t count) {
     std::vector<Dump> dumps;
-    Keeper::instance().for_each([&](const Recorder& recorder) { dumps.push_back(recorder.snapshot(reason, count)); });
+    DumpWriter::instance().for_each(
+        [&](const Recorder& recorder) { dumps.push_back(recorder.snapshot(reason, count)); });
     return dumps;
 }
 
 std::vector<Counters> all_counters() {
     std::vector<Counters> all;
-    Keeper::instance().for_each([&](const Recorder& recorder) { all.push_back(recorder.counters()); });
+    DumpWriter::instance().for_each([&](const Recorder& recorder) { all.push_back(recorder.counters()); });
     return all;
 }
 

@@ -1,5 +1,5 @@
-// Pulls: messages of ranks of this host that are read where they lie, by a call of the kernel or in memory that this
-// rank maps too: copied once.
+// SingleCopyReceives: messages of ranks of this host that are read where they lie, by a call of the kernel or in memory
+// that this rank maps too: copied once.
 //
 // Threads: one at a time.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace tutti::transport {
 
-class Pulls {
+class SingleCopyReceives {
  public:
     /// From here on messages go that way, if that is possible. Shorter ones are copied twice, by both sides at the same
     /// time where every rank has a core. A message in memory that the other maps too needs no call, and is copied once
@@ -25,7 +25,7 @@ class Pulls {
     static constexpr std::size_t bytes_on_own_cores = std::size_t{128} << 10;
 
     /// Null where no memory is shared; it must outlive this.
-    explicit Pulls(const Neighbours* neighbours) : neighbours_(neighbours) {}
+    explicit SingleCopyReceives(const Neighbours* neighbours) : neighbours_(neighbours) {}
 
     /// This rank's own messages of so many bytes or more.
     void pull_from(std::size_t bytes) noexcept {

@@ -12,6 +12,6 @@ namespace tutti {
 
 /// Throws an error of the class and code of `cause`, about the same peer; its text is "`about`: " and that of `cause`,
 /// its context is `context`. Throws `cause` itself where that is none of tutti's.
-[[noreturn]] void retell(const std::exception_ptr& cause, std::string_view about, ErrorContext context);
+[[noreturn]] void rethrow_about(const std::exception_ptr& cause, std::string_view about, ErrorContext context);
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-// Strangers: a server's connections that have not proved the secret yet. Each is dropped when its time for the
+// PendingConnections: a server's connections that have not proved the secret yet. Each is dropped when its time for the
 // handshake is over, and their number is bounded: the oldest, which has had the longest time, is dropped for a new one.
 //
 // Threads: the loop's.
@@ -16,7 +16,7 @@ namespace tutti::store {
 
 struct ServerConnection;
 
-class Strangers {
+class PendingConnections {
  public:
     /// Closes a connection; the function calls remove() for it.
     using Drop = std::function<void(ServerConnection&)>;
@@ -24,7 +24,7 @@ class Strangers {
     /// Enough for a large job that starts at once, and never more than a quarter of the descriptors that this process
     /// may have.
     static std::size_t most_of_process();
-    Strangers(std::size_t most, std::chrono::milliseconds time_to_prove);
+    PendingConnections(std::size_t most, std::chrono::milliseconds time_to_prove);
 
     /// Throws DistNetworkError. Before it is destroyed, call close() and run the loop.
     void open(uv_loop_t& loop, Drop drop);

@@ -15,7 +15,7 @@
 namespace tutti::nccl {
 
 /// Begins the request's collective, with buffers in host memory: input, output, or the blocks of inputs and outputs.
-Work start_on_host(const ProcessGroup& companion, const BackendRequest& request);
+Work start_on_host_group(const ProcessGroup& host_group, const BackendRequest& request);
 
 /// A part of a collective on a device, and the host memory that it needs.
 struct Piece {
@@ -26,7 +26,7 @@ struct Piece {
         std::size_t bytes;
     };
 
-    BackendRequest request{};  ///< for start_on_host(), after place()
+    BackendRequest request{};  ///< for start_on_host_group(), after place()
     std::size_t bytes = 0;     ///< of memory that it needs
     std::vector<Copy> in, out;
 

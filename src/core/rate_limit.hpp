@@ -1,4 +1,4 @@
-// Seldom: a rate limit for the log. An event that unauthenticated peers can cause at will gets one line a minute.
+// RateLimit: a rate limit for the log. An event that unauthenticated peers can cause at will gets one line a minute.
 //
 // Threads: any.
 #pragma once
@@ -13,9 +13,9 @@
 
 namespace tutti {
 
-class Seldom {
+class RateLimit {
  public:
-    explicit Seldom(Clock::duration pause = std::chrono::minutes(1)) : pause_(pause) {}
+    explicit RateLimit(Clock::duration pause = std::chrono::minutes(1)) : pause_(pause) {}
     /// Counts an event. A number: log it now, with this count of events since the last line.
     std::optional<std::uint64_t> happened(Instant now = Clock::now()) {
         const std::lock_guard lock(mutex_);

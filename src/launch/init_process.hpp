@@ -15,6 +15,6 @@ namespace tutti::launch {
 void prepare_process();
 
 /// The process that stands in for this one towards the process that started it; -1: none does.
-pid_t stand_in();
+pid_t init_process();
 
 }  // namespace tutti::launch

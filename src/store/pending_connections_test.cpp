@@ -1,5 +1,5 @@
-// Strangers by themselves, on a loop without sockets.
-#include "store/strangers.hpp"
+// PendingConnections by themselves, on a loop without sockets.
+#include "store/pending_connections.hpp"
 #include "store/server_connection.hpp"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ struct LoopWithStrangers {
     LoopWithStrangers& operator=(const LoopWithStrangers&) = delete;
 
     uv_loop_t loop{};
-    Strangers strangers;
+    PendingConnections strangers;
     std::vector<ConnectionId> dropped;
 };
 
@@ -37,7 +37,7 @@ ServerConnection connection(ConnectionId id) {
     return {nullptr, nullptr, id};
 }
 
-TEST(Strangers, of_too_many_the_oldest_goes) {
+TEST(PendingConnections, of_too_many_the_oldest_goes) {
     LoopWithStrangers with(2, 1h);
     ServerConnection first = connection(1), second = connection(2), third = connection(3), fourth = connection(4);
     with.strangers.add(first);
@@ -50,7 +50,7 @@ TEST(Strangers, of_too_many_the_oldest_goes) {
     EXPECT_EQ(with.strangers.size(), 2U);
 }
 
-TEST(Strangers, the_silent_ones_go_in_their_order_and_nobody_else) {
+TEST(PendingConnections, the_silent_ones_go_in_their_order_and_nobody_else) {
     LoopWithStrangers with(8, 20ms);
     ServerConnection first = connection(1), second = connection(2), third = connection(3);
     with.strangers.add(first);
@@ -62,7 +62,7 @@ TEST(Strangers, the_silent_ones_go_in_their_order_and_nobody_else) {
     EXPECT_EQ(with.strangers.size(), 0U);
 }
 
-TEST(Strangers, one_that_comes_after_a_sweep_is_swept_too) {
+TEST(PendingConnections, one_that_comes_after_a_sweep_is_swept_too) {
     LoopWithStrangers with(8, 20ms);
     ServerConnection first = connection(1), second = connection(2);
     with.strangers.add(first);

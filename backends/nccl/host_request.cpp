@@ -1,4 +1,4 @@
-#include "nccl/on_host.hpp"
+#include "nccl/host_request.hpp"
 
 #include <tutti/distributed.hpp>
 #include <tutti/error.hpp>
@@ -96,11 +96,11 @@ Counts one_after_the_other(const Counts& counts) {
 #define CASE_NoTensors(name)
 #define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, ...) CASE_##tensors(name)
 
-Work start_on_host(const ProcessGroup& companion, const BackendRequest& r) {
+Work start_on_host_group(const ProcessGroup& host_group, const BackendRequest& r) {
     const Views views(r);
-    const auto size = static_cast<std::size_t>(companion.size());
-    const bool is_root = r.root == companion.rank();
-    const auto& group = companion;
+    const auto size = static_cast<std::size_t>(host_group.size());
+    const bool is_root = r.root == host_group.rank();
+    const auto& group = host_group;
     const Counts even(size, r.count);
     switch (r.call) {
 #include <tutti/collectives.def>

@@ -1,4 +1,4 @@
-// Keeper: the recorders of this process, and their readers.
+// DumpWriter: the recorders of this process, and their readers.
 //
 // With TUTTI_TRACE_DIR, dumps are written there: when an operation fails, when a group ends, and on SIGUSR2 (unless the
 // program handles that signal itself). TUTTI_TRACE_FORMAT=torch adds files for torchfrtrace (flight.hpp), with all

@@ -1,4 +1,4 @@
-#include "launch/stand_in.hpp"
+#include "launch/init_process.hpp"
 
 #include "core/assert.hpp"
 #include "launch/taken_signals.hpp"
@@ -15,7 +15,7 @@
 namespace tutti::launch {
 namespace {
 
-pid_t the_stand_in = -1;
+pid_t the_init_process = -1;
 
 bool has_children() {
     siginfo_t info{};
@@ -36,7 +36,7 @@ void look_at_children(pid_t launcher) {
     }
 }
 
-[[noreturn]] void stand_in_for(pid_t launcher, const sigset_t& signals) {
+[[noreturn]] void act_as_init_for(pid_t launcher, const sigset_t& signals) {
     ::prctl(PR_SET_NAME, "tutti-stand-in");
     for (;;) {
         siginfo_t info{};
@@ -48,8 +48,8 @@ void look_at_children(pid_t launcher) {
     }
 }
 
-void leave_children_to_a_stand_in() {
-    TUTTI_ASSERT(the_stand_in < 0);
+void leave_children_to_an_init_process() {
+    TUTTI_ASSERT(the_init_process < 0);
     ::signal(SIGCHLD, SIG_DFL);
     const sigset_t signals = taken_signals();
     sigset_t before;
@@ -57,10 +57,10 @@ void leave_children_to_a_stand_in() {
     const pid_t original = ::getpid();
     const pid_t launcher = ::fork();
     if (launcher < 0) throw std::system_error(errno, std::generic_category(), "tutti run: no process to be had");
-    if (launcher > 0) stand_in_for(launcher, signals);
+    if (launcher > 0) act_as_init_for(launcher, signals);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != original) ::_exit(127);  // it died before the line above
-    the_stand_in = original;
+    the_init_process = original;
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
 }
 
@@ -70,12 +70,12 @@ void prepare_process() {
     for (const int fd : {0, 1, 2}) {
         if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
     }
-    if (::getpid() == 1 || has_children()) leave_children_to_a_stand_in();
+    if (::getpid() == 1 || has_children()) leave_children_to_an_init_process();
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-pid_t stand_in() {
-    return the_stand_in;
+pid_t init_process() {
+    return the_init_process;
 }
 
 }  // namespace tutti::launch

@@ -1,4 +1,4 @@
-// Lookout: lets a server's event loop poll for a moment after each request instead of sleeping, as long as the next
+// BusyPoll: lets a server's event loop poll for a moment after each request instead of sleeping, as long as the next
 // request mostly arrives in that time and the active clients leave a core for the loop.
 //
 // Threads: the loop's.
@@ -12,7 +12,7 @@
 
 namespace tutti::store {
 
-class Lookout {
+class BusyPoll {
  public:
     /// Attaches it to the loop. Before it is destroyed, call close() and run the loop.
     void open(uv_loop_t& loop);

@@ -1,5 +1,5 @@
 // Messages that are read where they lie: between two ranks of this process, and of one that has died.
-#include "transport/pulls.hpp"
+#include "transport/single_copy_receives.hpp"
 
 #include "support/copies_by_address.hpp"
 #include "transport/test_stream.hpp"
@@ -33,13 +33,13 @@ class PullsOfTwo : public testing::Test {
     std::shared_ptr<Arena> arena_ = Arena::create_private({.ranks = 2});
     Neighbours owner_{0, 2, {0, 1}, {::getpid(), ::getpid()}, arena_, Reads::yes};
     Neighbours reader_{1, 2, {0, 1}, {::getpid(), ::getpid()}, arena_, Reads::yes};
-    Pulls pulls_{&reader_};
+    SingleCopyReceives pulls_{&reader_};
     Bounce bounce_;
 };
 
 TEST_F(PullsOfTwo, are_offered_for_messages_of_a_length_that_the_peer_can_read) {
     const auto message = numbered(100'000);
-    Pulls own(&owner_);
+    SingleCopyReceives own(&owner_);
     own.pull_from(1000);
     EXPECT_EQ(own.address_for(1, message), address_of(message));
     EXPECT_EQ(own.address_for(1, std::span(message).first(1000)), address_of(message));
@@ -48,10 +48,10 @@ TEST_F(PullsOfTwo, are_offered_for_messages_of_a_length_that_the_peer_can_read) 
     EXPECT_FALSE(pulls_.can_read(0, 0));
 
     const Neighbours closed(0, 2, {0, 1}, {::getpid(), ::getpid()}, arena_, Reads::no);
-    EXPECT_EQ(Pulls(&closed).address_for(1, message), 0U);
-    EXPECT_FALSE(Pulls(&closed).can_read(1, address_of(message)));
-    EXPECT_EQ(Pulls(nullptr).address_for(1, message), 0U);
-    EXPECT_FALSE(Pulls(nullptr).can_read(1, address_of(message)));
+    EXPECT_EQ(SingleCopyReceives(&closed).address_for(1, message), 0U);
+    EXPECT_FALSE(SingleCopyReceives(&closed).can_read(1, address_of(message)));
+    EXPECT_EQ(SingleCopyReceives(nullptr).address_for(1, message), 0U);
+    EXPECT_FALSE(SingleCopyReceives(nullptr).can_read(1, address_of(message)));
 }
 
 TEST_F(PullsOfTwo, read_a_bounded_piece_at_a_time_one_message_after_the_other) {
@@ -61,16 +61,16 @@ TEST_F(PullsOfTwo, read_a_bounded_piece_at_a_time_one_message_after_the_other) {
     pulls_.begin({0, 1, address_of(first), &to_a});
     pulls_.begin({0, 2, address_of(second), &to_b});
     std::size_t before = 0;
-    for (Pulls::Progress progress; !to_a.done; before = to_a.bytes_done) {
+    for (SingleCopyReceives::Progress progress; !to_a.done; before = to_a.bytes_done) {
         progress = pulls_.progress(bounce_);
         EXPECT_EQ(progress.pull.id, 1U);
-        EXPECT_EQ(progress.outcome, to_a.done ? Pulls::Outcome::whole : Pulls::Outcome::some);
+        EXPECT_EQ(progress.outcome, to_a.done ? SingleCopyReceives::Outcome::whole : SingleCopyReceives::Outcome::some);
         EXPECT_LE(to_a.bytes_done - before, std::size_t{1} << 20);
         EXPECT_EQ(to_b.bytes_done, 0U);
     }
     EXPECT_EQ(a, first);
-    const Pulls::Progress last = pulls_.progress(bounce_);
-    EXPECT_EQ(last.outcome, Pulls::Outcome::whole);
+    const SingleCopyReceives::Progress last = pulls_.progress(bounce_);
+    EXPECT_EQ(last.outcome, SingleCopyReceives::Outcome::whole);
     EXPECT_EQ(last.pull.id, 2U);
     EXPECT_EQ(b, second);
     EXPECT_TRUE(pulls_.empty());
@@ -89,8 +89,8 @@ TEST_F(PullsOfTwo, combine_pieces_in_order) {
     };
     receive.on_bytes = ByteSink::of(append);
     pulls_.begin({0, 1, address_of(message), &receive});
-    for (int turn = 0; turn < 3; ++turn) EXPECT_EQ(pulls_.progress(bounce_).outcome, Pulls::Outcome::some);
-    EXPECT_EQ(pulls_.progress(bounce_).outcome, Pulls::Outcome::whole);
+    for (int turn = 0; turn < 3; ++turn) EXPECT_EQ(pulls_.progress(bounce_).outcome, SingleCopyReceives::Outcome::some);
+    EXPECT_EQ(pulls_.progress(bounce_).outcome, SingleCopyReceives::Outcome::whole);
     EXPECT_EQ(got, message);
 }
 
@@ -99,11 +99,11 @@ TEST_F(PullsOfTwo, end_in_the_middle_when_the_owner_takes_its_messages_back) {
     std::vector<std::byte> target(message.size());
     Transfer receive = receive_into(target);
     pulls_.begin({0, 1, address_of(message), &receive});
-    EXPECT_EQ(pulls_.progress(bounce_).outcome, Pulls::Outcome::some);
+    EXPECT_EQ(pulls_.progress(bounce_).outcome, SingleCopyReceives::Outcome::some);
     const std::size_t before = receive.bytes_done;
     owner_.withdraw_offers();
-    const Pulls::Progress progress = pulls_.progress(bounce_);
-    EXPECT_EQ(progress.outcome, Pulls::Outcome::revoked);
+    const SingleCopyReceives::Progress progress = pulls_.progress(bounce_);
+    EXPECT_EQ(progress.outcome, SingleCopyReceives::Outcome::revoked);
     EXPECT_EQ(progress.pull.receive, &receive);
     EXPECT_EQ(receive.bytes_done, before) << "bytes read since may have any value";
     EXPECT_FALSE(receive.done);
@@ -121,7 +121,7 @@ TEST_F(PullsOfTwo, of_a_process_that_has_died_are_closed_and_the_next_goes_on) {
     ASSERT_GT(child, 0);
     const std::shared_ptr<Arena> arena = Arena::create_private({.ranks = 3});
     const Neighbours reader(2, 3, {0, 1, 2}, {::getpid(), child, ::getpid()}, arena, Reads::yes);
-    Pulls pulls(&reader);
+    SingleCopyReceives pulls(&reader);
     std::vector<std::byte> a(message.size()), b(message.size());
     Transfer from_the_dead = receive_into(a), from_here = receive_into(b);
     from_the_dead.peer = 1;
@@ -130,9 +130,9 @@ TEST_F(PullsOfTwo, of_a_process_that_has_died_are_closed_and_the_next_goes_on) {
     ::waitpid(child, nullptr, 0);
     pulls.begin({1, 1, address_of(message), &from_the_dead});
     pulls.begin({0, 2, address_of(message), &from_here});
-    EXPECT_EQ(pulls.progress(bounce_).outcome, Pulls::Outcome::closed);
+    EXPECT_EQ(pulls.progress(bounce_).outcome, SingleCopyReceives::Outcome::closed);
     EXPECT_FALSE(from_the_dead.done);
-    EXPECT_EQ(pulls.progress(bounce_).outcome, Pulls::Outcome::whole);
+    EXPECT_EQ(pulls.progress(bounce_).outcome, SingleCopyReceives::Outcome::whole);
     EXPECT_EQ(b, message);
 }
 

@@ -1,4 +1,4 @@
-#include "core/retell.hpp"
+#include "core/rethrow_about.hpp"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,8 @@ TYPED_TEST_SUITE(Retold, Errors);
 TYPED_TEST(Retold, error_keeps_its_class_code_and_peer_and_names_the_call) {
     const TypeParam cause("all_reduce #3: rank 2 is gone", {.operation = "all_reduce", .sequence = 3, .peer = 2});
     try {
-        retell(std::make_exception_ptr(cause), "broadcast", {.operation = "broadcast", .group = "dp", .rank = 1});
+        rethrow_about(std::make_exception_ptr(cause), "broadcast",
+                      {.operation = "broadcast", .group = "dp", .rank = 1});
     } catch (const DistError& error) {
         EXPECT_EQ(typeid(error), typeid(TypeParam));
         EXPECT_EQ(error.code(), cause.code());
@@ -33,14 +34,14 @@ TYPED_TEST(Retold, error_keeps_its_class_code_and_peer_and_names_the_call) {
 TEST(RetoldErrors, keep_the_code_of_an_interrupt) {
     const auto cause = std::make_exception_ptr(Aborted("a signal", {}, ErrorCode::interrupted));
     try {
-        retell(cause, "send", {});
+        rethrow_about(cause, "send", {});
     } catch (const Aborted& error) {
         EXPECT_EQ(error.code(), ErrorCode::interrupted);
     }
 }
 
 TEST(RetoldErrors, of_others_stay_as_they_are) {
-    EXPECT_THROW(retell(std::make_exception_ptr(std::out_of_range("x")), "send", {}), std::out_of_range);
+    EXPECT_THROW(rethrow_about(std::make_exception_ptr(std::out_of_range("x")), "send", {}), std::out_of_range);
 }
 
 }  // namespace
