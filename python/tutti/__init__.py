@@ -21,7 +21,7 @@ _strangers.refuse()
 __path__ = pkgutil.extend_path(__path__, __name__)  # tutti.torch is made for one PyTorch, and may lie elsewhere
 __path__.append(os.path.join(os.path.dirname(__file__), "_alone"))  # for modules that libtutti-torch has too, with more
 
-from . import _core, distributed, errors, multiprocessing
+from . import _core, arrays, distributed, errors, multiprocessing
 from ._core import version as __version__
 from .errors import (
     Aborted, CollectiveMismatch, DistBackendError, DistError, DistNetworkError, DistStoreError, InternalError,
@@ -30,7 +30,7 @@ from .errors import (
 
 __all__ = [
     "Aborted", "CollectiveMismatch", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError",
-    "InternalError", "InvalidArgument", "ObjectError", "PeerLost", "Timeout", "__version__", "atb", "distributed",
+    "InternalError", "InvalidArgument", "ObjectError", "PeerLost", "Timeout", "__version__", "arrays", "atb", "distributed",
     "errors", "futures", "graph", "hfai", "multiprocessing", "objects",
 ]
 

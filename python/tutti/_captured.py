@@ -31,7 +31,7 @@ from ._core import (
     Graph, GraphChange as Change, GraphEdge as Edge, GraphExecutable as Executable, GraphGroup as GroupInfo,
     GraphNode as Node, GraphPiece as Piece, GraphProof as Proof, GraphRange as Range, OptimisedGraph as Optimised,
 )
-from .distributed.collectives import Group
+from .distributed._arguments import Array, Group
 from .errors import HostRead, InvalidArgument
 
 __all__ = [
@@ -53,7 +53,7 @@ def is_capturing() -> bool:
     return _core.graph_is_capturing()
 
 
-def compute(reads: Sequence[Any], writes: Sequence[Any], function: Callable[..., object], *, name: str = "compute",
+def compute(reads: Sequence[Array], writes: Sequence[Array], function: Callable[..., object], *, name: str = "compute",
             cost_us: float = 0, splittable: bool = False, whole: Sequence[int] = (), elementwise: bool = False) -> None:
     """A compute step. Inside a capture it becomes a node, whose function replay() calls; outside it is called at once. It
     reads the arrays `reads` and no other that the graph writes, and writes every byte of `writes`; where it writes a part
@@ -90,18 +90,18 @@ def _takes_arrays(function: Callable[..., object]) -> bool:
     raise InvalidArgument(f"compute: function takes {signature}: expected one that takes nothing, or (reads, writes)")
 
 
-def temporary(array: Any) -> None:
+def temporary(array: Array) -> None:
     """Inside a capture: nobody reads `array` after the graph, so what only leads to its last value need not happen."""
     _core.graph_temporary(array)
 
 
-def item(array: Any) -> Any:
+def item(array: Array) -> Any:
     """The number in an array of one element. Raises HostRead if this thread captures a graph in which some node writes it:
     its value does not exist yet. A plain read of an array, as by float(x), cannot be seen."""
     return _core.graph_item(array)
 
 
-def check_host_read(array: Any, reader: str) -> None:
+def check_host_read(array: Array, reader: str) -> None:
     """Raises HostRead, with both call sites, if this thread captures a graph in which some node writes `array`. `reader`
     names for the message what is about to read."""
     _core.graph_check_host_read(array, reader)

@@ -7,7 +7,7 @@ from typing import Any, Iterator
 from .. import _core
 from .._core import Work
 from ..errors import DistError
-from .collectives import Group
+from ._arguments import Group
 
 __all__ = ["CoalescingManager", "coalescing"]
 

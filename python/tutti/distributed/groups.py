@@ -8,7 +8,7 @@ from .. import _core
 from .._core import ProcessGroup, Store, is_available, is_initialized, is_torchelastic_launched
 from ..errors import ArgumentTypeError, InvalidArgument
 from .backends import backend_text
-from .collectives import Group
+from ._arguments import Group
 
 __all__ = [
     "AllreduceOptions", "GroupMember", "destroy_process_group", "get_backend", "get_global_rank", "get_group_rank",

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from .. import _core
-from .collectives import Group
+from ._arguments import Group
 
 __all__ = ["all_gather_object", "broadcast_object_list", "gather_object", "recv_object_list", "scatter_object_list",
            "send_object_list"]

@@ -14,12 +14,12 @@ Threads: one at a time for each plan; plans of one group are issued in the same 
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 from .. import _core
 from .._core import Plan, ReduceOp
-from .collectives import Group
+from ._arguments import Array, Group
 
 __all__ = [
     "Plan", "all_gather", "all_gather_into_tensor", "all_gather_into_tensor_uneven", "all_reduce", "all_to_all",
@@ -28,40 +28,40 @@ __all__ = [
 ]
 
 
-def broadcast(tensor: Any, src: int | None = None, group: Group = None, group_src: int | None = None, *,
+def broadcast(tensor: Array, src: int | None = None, group: Group = None, group_src: int | None = None, *,
               timeout: timedelta | None = None) -> Plan:
     """Of broadcast."""
     return _core.plan_broadcast(tensor, src, group_src, group, timeout)
 
 
-def all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None, *,
+def all_reduce(tensor: Array, op: ReduceOp = ReduceOp.SUM, group: Group = None, *,
                timeout: timedelta | None = None) -> Plan:
     """Of all_reduce."""
     return _core.plan_all_reduce(tensor, op, group, timeout)
 
 
-def reduce(tensor: Any, dst: int | None = None, op: ReduceOp = ReduceOp.SUM, group: Group = None,
+def reduce(tensor: Array, dst: int | None = None, op: ReduceOp = ReduceOp.SUM, group: Group = None,
            group_dst: int | None = None, *, timeout: timedelta | None = None) -> Plan:
     """Of reduce."""
     return _core.plan_reduce(tensor, dst, group_dst, op, group, timeout)
 
 
-def scan(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None, *, timeout: timedelta | None = None) -> Plan:
+def scan(tensor: Array, op: ReduceOp = ReduceOp.SUM, group: Group = None, *, timeout: timedelta | None = None) -> Plan:
     """Of scan."""
     return _core.plan_scan(tensor, op, group, timeout)
 
 
-def exscan(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None, *, timeout: timedelta | None = None) -> Plan:
+def exscan(tensor: Array, op: ReduceOp = ReduceOp.SUM, group: Group = None, *, timeout: timedelta | None = None) -> Plan:
     """Of exscan."""
     return _core.plan_exscan(tensor, op, group, timeout)
 
 
-def all_gather(tensor_list: list[Any], tensor: Any, group: Group = None, *, timeout: timedelta | None = None) -> Plan:
+def all_gather(tensor_list: Sequence[Array], tensor: Array, group: Group = None, *, timeout: timedelta | None = None) -> Plan:
     """Of all_gather."""
     return _core.plan_all_gather(tensor_list, tensor, group, timeout)
 
 
-def all_gather_into_tensor(output_tensor: Any, input_tensor: Any, group: Group = None, *,
+def all_gather_into_tensor(output_tensor: Array, input_tensor: Array, group: Group = None, *,
                            output_split_sizes: list[int] | None = None, timeout: timedelta | None = None) -> Plan:
     """Of all_gather_into_tensor."""
     if output_split_sizes is not None:
@@ -69,31 +69,31 @@ def all_gather_into_tensor(output_tensor: Any, input_tensor: Any, group: Group =
     return _core.plan_all_gather_into_tensor(output_tensor, input_tensor, group, timeout)
 
 
-def all_gather_into_tensor_uneven(output: Any, input: Any, output_split_sizes: list[int] | None = None,
+def all_gather_into_tensor_uneven(output: Array, input: Array, output_split_sizes: list[int] | None = None,
                                   group: Group = None, *, timeout: timedelta | None = None) -> Plan:
     """Of all_gather_into_tensor_uneven; no sizes: even ones."""
     return _core.plan_all_gather_into_tensor_uneven(output, input, output_split_sizes, group, timeout)
 
 
-def gather(tensor: Any, gather_list: list[Any] | None = None, dst: int | None = None, group: Group = None,
+def gather(tensor: Array, gather_list: Sequence[Array] | None = None, dst: int | None = None, group: Group = None,
            group_dst: int | None = None, *, timeout: timedelta | None = None) -> Plan:
     """Of gather."""
     return _core.plan_gather(tensor, gather_list, dst, group_dst, group, timeout)
 
 
-def scatter(tensor: Any, scatter_list: list[Any] | None = None, src: int | None = None, group: Group = None,
+def scatter(tensor: Array, scatter_list: Sequence[Array] | None = None, src: int | None = None, group: Group = None,
             group_src: int | None = None, *, timeout: timedelta | None = None) -> Plan:
     """Of scatter."""
     return _core.plan_scatter(tensor, scatter_list, src, group_src, group, timeout)
 
 
-def reduce_scatter(output: Any, input_list: list[Any], op: ReduceOp = ReduceOp.SUM, group: Group = None, *,
+def reduce_scatter(output: Array, input_list: Sequence[Array], op: ReduceOp = ReduceOp.SUM, group: Group = None, *,
                    timeout: timedelta | None = None) -> Plan:
     """Of reduce_scatter."""
     return _core.plan_reduce_scatter(output, input_list, op, group, timeout)
 
 
-def reduce_scatter_tensor(output: Any, input: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None, *,
+def reduce_scatter_tensor(output: Array, input: Array, op: ReduceOp = ReduceOp.SUM, group: Group = None, *,
                           input_split_sizes: list[int] | None = None, timeout: timedelta | None = None) -> Plan:
     """Of reduce_scatter_tensor."""
     if input_split_sizes is not None:
@@ -101,28 +101,28 @@ def reduce_scatter_tensor(output: Any, input: Any, op: ReduceOp = ReduceOp.SUM, 
     return _core.plan_reduce_scatter_tensor(output, input, op, group, timeout)
 
 
-def reduce_scatter_tensor_uneven(output: Any, input: Any, input_split_sizes: list[int] | None = None,
+def reduce_scatter_tensor_uneven(output: Array, input: Array, input_split_sizes: list[int] | None = None,
                                  op: ReduceOp = ReduceOp.SUM, group: Group = None, *,
                                  timeout: timedelta | None = None) -> Plan:
     """Of reduce_scatter_tensor_uneven; no sizes: even ones."""
     return _core.plan_reduce_scatter_tensor_uneven(output, input, input_split_sizes, op, group, timeout)
 
 
-def all_to_all_single(output: Any, input: Any, output_split_sizes: list[int] | None = None,
+def all_to_all_single(output: Array, input: Array, output_split_sizes: list[int] | None = None,
                       input_split_sizes: list[int] | None = None, group: Group = None, *,
                       timeout: timedelta | None = None) -> Plan:
     """Of all_to_all_single."""
     return _core.plan_all_to_all_single(output, input, output_split_sizes, input_split_sizes, group, timeout)
 
 
-def all_to_all_v(output: Any, input: Any, *, send_counts: list[int] | None = None, send_offsets: list[int] | None = None,
+def all_to_all_v(output: Array, input: Array, *, send_counts: list[int] | None = None, send_offsets: list[int] | None = None,
                  receive_counts: list[int] | None = None, receive_offsets: list[int] | None = None, group: Group = None,
                  timeout: timedelta | None = None) -> Plan:
     """Of all_to_all_v."""
     return _core.plan_all_to_all_v(output, input, send_counts, send_offsets, receive_counts, receive_offsets, group, timeout)
 
 
-def all_to_all(output_tensor_list: list[Any], input_tensor_list: list[Any], group: Group = None, *,
+def all_to_all(output_tensor_list: Sequence[Array], input_tensor_list: Sequence[Array], group: Group = None, *,
                timeout: timedelta | None = None) -> Plan:
     """Of all_to_all."""
     return _core.plan_all_to_all(output_tensor_list, input_tensor_list, group, timeout)
@@ -133,13 +133,13 @@ def barrier(group: Group = None, device_ids: list[int] | None = None, *, timeout
     return _core.plan_barrier(device_ids, group, timeout)
 
 
-def send(tensor: Any, dst: int | None = None, group: Group = None, tag: int = 0, group_dst: int | None = None, *,
+def send(tensor: Array, dst: int | None = None, group: Group = None, tag: int = 0, group_dst: int | None = None, *,
          timeout: timedelta | None = None) -> Plan:
     """Of send."""
     return _core.plan_send(tensor, dst, group, tag, group_dst, timeout)
 
 
-def recv(tensor: Any, src: int | None = None, group: Group = None, tag: int = 0, group_src: int | None = None, *,
+def recv(tensor: Array, src: int | None = None, group: Group = None, tag: int = 0, group_src: int | None = None, *,
          timeout: timedelta | None = None) -> Plan:
     """Of recv; Plan.source_rank() tells the sender's rank in the group."""
     return _core.plan_recv(tensor, src, group, tag, group_src, timeout)

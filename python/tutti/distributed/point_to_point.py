@@ -2,35 +2,35 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Callable
+from typing import Callable
 
 from .. import _core
 from .._core import Work
 from ..errors import InvalidArgument
-from .collectives import Group
+from ._arguments import Array, Group
 
 __all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]
 
 
-def send(tensor: Any, dst: int | None = None, group: Group = None, tag: int = 0, group_dst: int | None = None, *,
+def send(tensor: Array, dst: int | None = None, group: Group = None, tag: int = 0, group_dst: int | None = None, *,
          timeout: timedelta | None = None) -> None:
     """Sends to a rank, not to oneself; returns when `tensor` may be written again. InvalidArgument outside the group."""
     _core.send(tensor, dst, group, tag, group_dst, timeout)
 
 
-def recv(tensor: Any, src: int | None = None, group: Group = None, tag: int = 0, group_src: int | None = None, *,
+def recv(tensor: Array, src: int | None = None, group: Group = None, tag: int = 0, group_src: int | None = None, *,
          timeout: timedelta | None = None) -> int:
     """Receives into `tensor`, from any rank if none is named. The global rank of the sender; -1 outside the group."""
     return _core.recv(tensor, src, group, tag, group_src, timeout)
 
 
-def isend(tensor: Any, dst: int | None = None, group: Group = None, tag: int = 0,
+def isend(tensor: Array, dst: int | None = None, group: Group = None, tag: int = 0,
           group_dst: int | None = None, *, timeout: timedelta | None = None) -> Work | None:
     """Begins a send, also to oneself. `tensor` must not be written until the Work is complete."""
     return _core.isend(tensor, dst, group, tag, group_dst, timeout)
 
 
-def irecv(tensor: Any, src: int | None = None, group: Group = None, tag: int = 0,
+def irecv(tensor: Array, src: int | None = None, group: Group = None, tag: int = 0,
           group_src: int | None = None, *, timeout: timedelta | None = None) -> Work | None:
     """Begins a receive; Work.source_rank() tells the sender's rank in the group."""
     return _core.irecv(tensor, src, group, tag, group_src, timeout)
@@ -39,7 +39,7 @@ def irecv(tensor: Any, src: int | None = None, group: Group = None, tag: int = 0
 class P2POp:
     """One operation of a batch: `op` is isend or irecv, `peer` a global rank, `group_peer` one in the group."""
 
-    def __init__(self, op: Callable[..., Work | None], tensor: Any, peer: int | None = None, group: Group = None,
+    def __init__(self, op: Callable[..., Work | None], tensor: Array, peer: int | None = None, group: Group = None,
                  tag: int = 0, group_peer: int | None = None) -> None:
         if op is not isend and op is not irecv:
             raise InvalidArgument(f"P2POp: op is {op!r}: expected tutti.distributed.isend or irecv")

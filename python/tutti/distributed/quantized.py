@@ -13,38 +13,83 @@ whole codes add up exactly. scale: one for everything instead; the input may be 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal, overload
 
 from .. import _core
-from .._core import ReduceOp
-from .collectives import Group, Issued
+from .._core import ReduceOp, Work
+from ._arguments import Array, Group
 
 __all__ = ["QuantizedReducer", "quantized_all_gather", "quantized_all_reduce", "quantized_reduce_scatter"]
 
 
-def quantized_all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False, *,
-                         output: Any = None, type: str = "int8", block: int | str = 256, scales: str = "per_rank",
-                         scale: float | None = None, quantize_results: bool = True, rounding: str = "nearest",
-                         seed: int = 0, timeout: timedelta | None = None) -> Issued:
+@overload
+def quantized_all_reduce(tensor: Array, op: ReduceOp = ..., group: Group = ..., async_op: Literal[False] = ..., *,
+                         output: Array | None = ..., type: str = ..., block: int | str = ..., scales: str = ...,
+                         scale: float | None = ..., quantize_results: bool = ..., rounding: str = ..., seed: int = ...,
+                         timeout: timedelta | None = ...) -> None: ...
+@overload
+def quantized_all_reduce(tensor: Array, op: ReduceOp = ..., group: Group = ..., async_op: Literal[True] = ..., *,
+                         output: Array | None = ..., type: str = ..., block: int | str = ..., scales: str = ...,
+                         scale: float | None = ..., quantize_results: bool = ..., rounding: str = ..., seed: int = ...,
+                         timeout: timedelta | None = ...) -> Work: ...
+@overload
+def quantized_all_reduce(tensor: Array, op: ReduceOp = ..., group: Group = ..., async_op: bool = ..., *,
+                         output: Array | None = ..., type: str = ..., block: int | str = ..., scales: str = ...,
+                         scale: float | None = ..., quantize_results: bool = ..., rounding: str = ..., seed: int = ...,
+                         timeout: timedelta | None = ...) -> Work | None: ...
+def quantized_all_reduce(tensor: Array, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False, *,
+                         output: Array | None = None, type: str = "int8", block: int | str = 256,
+                         scales: str = "per_rank", scale: float | None = None, quantize_results: bool = True,
+                         rounding: str = "nearest", seed: int = 0, timeout: timedelta | None = None) -> Work | None:
     """Adds up or averages `tensor` over all ranks, in place, or into `output`, which may be of another dtype. Without
     `quantize_results` the second leg holds numbers of the output's dtype, and values are rounded once only."""
     how = (type, block, scales, scale, quantize_results, rounding, seed)
     return _core.quantized_all_reduce(tensor if output is None else output, tensor, how, None, op, group, async_op, timeout)
 
 
-def quantized_reduce_scatter(output: Any, input: Any, op: ReduceOp = ReduceOp.SUM, group: Group = None,
+@overload
+def quantized_reduce_scatter(output: Array, input: Array, op: ReduceOp = ..., group: Group = ...,
+                             async_op: Literal[False] = ..., *, counts: list[int] | None = ..., type: str = ...,
+                             block: int | str = ..., scales: str = ..., scale: float | None = ..., rounding: str = ...,
+                             seed: int = ..., timeout: timedelta | None = ...) -> None: ...
+@overload
+def quantized_reduce_scatter(output: Array, input: Array, op: ReduceOp = ..., group: Group = ...,
+                             async_op: Literal[True] = ..., *, counts: list[int] | None = ..., type: str = ...,
+                             block: int | str = ..., scales: str = ..., scale: float | None = ..., rounding: str = ...,
+                             seed: int = ..., timeout: timedelta | None = ...) -> Work: ...
+@overload
+def quantized_reduce_scatter(output: Array, input: Array, op: ReduceOp = ..., group: Group = ..., async_op: bool = ...,
+                             *, counts: list[int] | None = ..., type: str = ..., block: int | str = ...,
+                             scales: str = ..., scale: float | None = ..., rounding: str = ..., seed: int = ...,
+                             timeout: timedelta | None = ...) -> Work | None: ...
+def quantized_reduce_scatter(output: Array, input: Array, op: ReduceOp = ReduceOp.SUM, group: Group = None,
                              async_op: bool = False, *, counts: list[int] | None = None, type: str = "int8",
                              block: int | str = 256, scales: str = "per_rank", scale: float | None = None,
-                             rounding: str = "nearest", seed: int = 0, timeout: timedelta | None = None) -> Issued:
+                             rounding: str = "nearest", seed: int = 0, timeout: timedelta | None = None) -> Work | None:
     """`output` becomes this rank's piece of the sum of all inputs. counts: elements of each rank's piece; None: equal."""
     how = (type, block, scales, scale, False, rounding, seed)
     return _core.quantized_reduce_scatter(output, input, how, counts, op, group, async_op, timeout)
 
 
-def quantized_all_gather(output: Any, input: Any, group: Group = None, async_op: bool = False, *,
+@overload
+def quantized_all_gather(output: Array, input: Array, group: Group = ..., async_op: Literal[False] = ..., *,
+                         counts: list[int] | None = ..., type: str = ..., block: int | str = ...,
+                         scale: float | None = ..., rounding: str = ..., seed: int = ...,
+                         timeout: timedelta | None = ...) -> None: ...
+@overload
+def quantized_all_gather(output: Array, input: Array, group: Group = ..., async_op: Literal[True] = ..., *,
+                         counts: list[int] | None = ..., type: str = ..., block: int | str = ...,
+                         scale: float | None = ..., rounding: str = ..., seed: int = ...,
+                         timeout: timedelta | None = ...) -> Work: ...
+@overload
+def quantized_all_gather(output: Array, input: Array, group: Group = ..., async_op: bool = ..., *,
+                         counts: list[int] | None = ..., type: str = ..., block: int | str = ...,
+                         scale: float | None = ..., rounding: str = ..., seed: int = ...,
+                         timeout: timedelta | None = ...) -> Work | None: ...
+def quantized_all_gather(output: Array, input: Array, group: Group = None, async_op: bool = False, *,
                          counts: list[int] | None = None, type: str = "int8", block: int | str = 256,
                          scale: float | None = None, rounding: str = "nearest", seed: int = 0,
-                         timeout: timedelta | None = None) -> Issued:
+                         timeout: timedelta | None = None) -> Work | None:
     """All inputs one after the other, in the order of ranks, each as its codes say. counts: elements of each rank's
     input; None: equal."""
     how = (type, block, "per_rank", scale, True, rounding, seed)
@@ -61,7 +106,13 @@ class QuantizedReducer:
         self._reducer = _core.QuantizedReducer((type, block, scales, None, quantize_results, rounding, seed), op, group,
                                                timeout)
 
-    def all_reduce(self, tensor: Any, bucket: int = 0, async_op: bool = False) -> Issued:
+    @overload
+    def all_reduce(self, tensor: Array, bucket: int = ..., async_op: Literal[False] = ...) -> None: ...
+    @overload
+    def all_reduce(self, tensor: Array, bucket: int = ..., async_op: Literal[True] = ...) -> Work: ...
+    @overload
+    def all_reduce(self, tensor: Array, bucket: int = ..., async_op: bool = ...) -> Work | None: ...
+    def all_reduce(self, tensor: Array, bucket: int = 0, async_op: bool = False) -> Work | None:
         """In place. A bucket whose number of elements has changed begins anew."""
         return self._reducer.all_reduce(tensor, bucket, async_op)
 

@@ -11,7 +11,7 @@ from typing import Callable, Iterator
 
 from .. import _core
 from .._core import GroupCounters, dump_flight_recorder, dump_trace, prometheus_text
-from .collectives import Group
+from ._arguments import Group
 
 __all__ = ["GroupCounters", "dump_flight_recorder", "dump_trace", "group_counters", "operation_hooks", "prometheus_text"]
 

@@ -89,7 +89,7 @@ _lanes: dict[ProcessGroup, _Lane] = {}
 _lock = threading.Lock()
 
 
-def begin(group: Any, call: Callable[[ProcessGroup], list[Any]]) -> ObjectWork | Any:
+def begin(group: Any, call: Callable[[ProcessGroup], list[Any]]) -> ObjectWork | None:
     """Begins call(group of the same ranks); None where this rank is not in `group`. The first one of a group returns when
     all of its ranks have begun it."""
     if _dist.get_rank(group) < 0:

@@ -5,14 +5,14 @@ Where hfai has no group or async_op yet, they work here. Follows hfai.distribute
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Callable
+from typing import Any, Callable, Literal, overload
 
 from .. import distributed as _dist
 from ..distributed import (
     all_gather, all_reduce, barrier, destroy_process_group, get_rank, get_world_size, is_initialized, new_group,
     reduce_scatter,
 )
-from ..distributed.collectives import Group
+from ..distributed._arguments import Array, Group
 from ..errors import InvalidArgument
 from .asynchronous import ObjectWork, begin
 from .tuning import HFAI_NCCL_OPT_LEVEL, set_nccl_opt_level
@@ -31,8 +31,17 @@ def init_process_group(backend: str, init_method: str | None = None, timeout: ti
     _dist.init_process_group(backend, init_method, timeout, world_size, rank, store, group_name, pg_options)
 
 
+@overload
+def gather(obj: Any, gather_list: list[Any] | None = ..., dst: int = ..., group: Group = ...,
+           async_op: Literal[False] = ...) -> None: ...
+@overload
+def gather(obj: Any, gather_list: list[Any] | None = ..., dst: int = ..., group: Group = ...,
+           async_op: Literal[True] = ...) -> ObjectWork: ...
+@overload
+def gather(obj: Any, gather_list: list[Any] | None = ..., dst: int = ..., group: Group = ...,
+           async_op: bool = ...) -> ObjectWork | None: ...
 def gather(obj: Any, gather_list: list[Any] | None = None, dst: int = 0, group: Group = None,
-           async_op: bool = False) -> ObjectWork | Any:
+           async_op: bool = False) -> ObjectWork | None:
     """gather_list[i] becomes rank i's object, on rank `dst`; None elsewhere. With `async_op` the call returns a handle;
     the object and the list must not be touched until it is complete."""
     def run(of: Group) -> list[Any]:
@@ -45,7 +54,13 @@ def gather(obj: Any, gather_list: list[Any] | None = None, dst: int = 0, group: 
     return None
 
 
-def broadcast(objs: list[Any], src: int = 0, group: Group = None, async_op: bool = False) -> ObjectWork | Any:
+@overload
+def broadcast(objs: list[Any], src: int = ..., group: Group = ..., async_op: Literal[False] = ...) -> None: ...
+@overload
+def broadcast(objs: list[Any], src: int = ..., group: Group = ..., async_op: Literal[True] = ...) -> ObjectWork: ...
+@overload
+def broadcast(objs: list[Any], src: int = ..., group: Group = ..., async_op: bool = ...) -> ObjectWork | None: ...
+def broadcast(objs: list[Any], src: int = 0, group: Group = None, async_op: bool = False) -> ObjectWork | None:
     """Every rank's list becomes that of rank `src`; the lengths must be equal. `async_op` as in gather()."""
     def run(of: Group) -> list[Any]:
         _dist.broadcast_object_list(objs, src, of)
@@ -61,7 +76,7 @@ def broadcast(objs: list[Any], src: int = 0, group: Group = None, async_op: bool
 OVERLAPS_FROM = 1 << 20
 
 
-def pairwise_apply(f: Callable[..., Any], x: Any, args: tuple[Any, ...] = (), group: Group = None,
+def pairwise_apply(f: Callable[..., Any], x: Array, args: tuple[Any, ...] = (), group: Group = None,
                    equal_size: bool = False) -> list[Any]:
     """[f(x, y, *args) for the x of every rank], by rank. The shapes may differ, the number of dimensions may not; with
     `equal_size` they may not either. The y are NumPy arrays. Where all are short, f is called in the order of ranks. Where
@@ -73,7 +88,8 @@ def pairwise_apply(f: Callable[..., Any], x: Any, args: tuple[Any, ...] = (), gr
     if int(device[0]) not in (1, 3, 11):  # DLPack's numbers of what is the host's
         raise InvalidArgument(f"pairwise_apply: x is on a device (DLPack's type {int(device[0])}): expected host memory, as "
                               "what f gets are NumPy arrays")
-    mine = numpy.ascontiguousarray(x) if numpy.ndim(x) else numpy.asarray(x)
+    mine: Any = numpy.asarray(x)
+    mine = numpy.ascontiguousarray(mine) if mine.ndim else mine
     n, me = get_world_size(group), get_rank(group)
     shapes: list[Any] = [None] * n
     _dist.all_gather_object(shapes, (mine.shape, mine.dtype), group)
