@@ -269,6 +269,9 @@ nb::object to_numpy(const Tensor& tensor) {
     const nb::ndarray<nb::numpy> array(kept.raw_data(), shape.size(), shape.data(), owner,
                                        strides.empty() ? nullptr : strides.data(), numpy_dtype);
     nb::object result = nb::cast(array);
+    if (dtype == int64 || dtype == uint64) {  // what NumPy takes for `long long` is not numpy.int64, but of its size
+        result = result.attr("view")(std::string(to_string(dtype)).c_str());
+    }
     if (is_low_precision(dtype) && dtype != float16) {
         const nb::object types = nb::module_::import_("ml_dtypes");
         result = result.attr("view")(types.attr(std::string(to_string(dtype)).c_str()));

@@ -130,7 +130,11 @@ class Describer {
     static bool is_numeric(nb::handle array) {
         const auto kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
         const bool native = nb::cast<bool>(array.attr("dtype").attr("isnative"));
-        if (kind != "V") return native && kind.find_first_of("biufc") != std::string::npos;
+        if (kind != "V") {
+            const auto bytes = nb::cast<std::size_t>(array.attr("dtype").attr("itemsize"));
+            const bool is_long_double = (kind == "f" && bytes > 8) || (kind == "c" && bytes > 16);
+            return native && !is_long_double && kind.find_first_of("biufc") != std::string::npos;
+        }
         try {  // ml_dtypes' types call themselves void
             (void)dtype_from_string(nb::cast<std::string>(array.attr("dtype").attr("name")));
             return true;

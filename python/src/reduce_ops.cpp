@@ -3,13 +3,10 @@
 
 #include <tutti/reduce_op.hpp>
 
-#include <fmt/format.h>
 #include <nanobind/operators.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <string>
-#include <utility>
 
 namespace tutti::python {
 
@@ -26,8 +23,8 @@ void bind_reduce_ops(nb::module_& m) {
         .value("PREMUL_SUM", ReduceOp::Kind::premul_sum);
     auto op = nb::class_<ReduceOp>(m, "ReduceOp",
                                    "How values of several ranks become one: SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR,\n"
-                                   "BXOR, and PREMUL_SUM, which _make_nccl_premul_sum(factor) makes.");
-    op.def(nb::init<ReduceOp::Kind>(), nb::arg("op") = ReduceOp::Kind::sum)
+                                   "BXOR, and PREMUL_SUM, which multiplies this rank's values by `factor` first.");
+    op.def(nb::init<ReduceOp::Kind, double>(), nb::arg("op") = ReduceOp::Kind::sum, nb::arg("factor") = 1.0)
         .def_prop_ro("op", &ReduceOp::kind)
         .def_prop_ro("factor", &ReduceOp::factor)
         .def(
@@ -37,16 +34,13 @@ void bind_reduce_ops(nb::module_& m) {
                                                        : nb::int_(static_cast<int>(self.kind())).equal(other);
             },
             nb::sig("def __eq__(self, other: object, /) -> bool"))
-        .def("__getstate__",
-             [](const ReduceOp& self) { return std::pair(static_cast<int>(self.kind()), self.factor()); })
-        .def("__setstate__",
-             [](ReduceOp& self, std::pair<int, double> state) {
-                 if (state.first < 0 || state.first >= reduce_op_count)
-                     throw nb::value_error(fmt::format("the pickle of a ReduceOp has kind {}: expected 0 to {}",
-                                                       state.first, reduce_op_count - 1)
-                                               .c_str());
-                 new (&self) ReduceOp(static_cast<ReduceOp::Kind>(state.first), state.second);
-             })
+        .def(
+            "__reduce__",  // for every protocol of pickle, and for copy
+            [](nb::handle self) {
+                const auto& value = nb::cast<const ReduceOp&>(self);
+                return nb::make_tuple(self.type(), nb::make_tuple(value.kind(), value.factor()));
+            },
+            nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
         .def("__hash__", [](const ReduceOp& self) { return static_cast<int>(self.kind()); })
         .def("__int__", [](const ReduceOp& self) { return static_cast<int>(self.kind()); })
         .def("__repr__", [](const ReduceOp& self) {

@@ -4,7 +4,8 @@
     tuple, set, frozenset, bytearray, range, slice, int of any size, OrderedDict, Counter, deque
     named tuples, data classes, enums, tutti.objects.Record
     pathlib's paths, datetime's values, decimal, fractions, uuid
-    NumPy arrays, also of strings, dates, records and objects, scalars, dtypes
+    NumPy arrays, also of strings, dates, records and objects; scalars (a numpy.int64 stays one), dtypes
+    tutti's own: ReduceOp, Backend
     PyTorch's tensors (where the receiver has imported torch)
 
 A named tuple, data class or enum is sent as its module and name; the receiver must have imported the module itself,
@@ -21,6 +22,8 @@ import sys
 import warnings
 from typing import Any, Callable
 
+from ._core import RedOpType, ReduceOp
+from .distributed.backends import Backend
 from .errors import ObjectError, PickleWarning
 
 __all__ = ["Record", "describe", "rebuild"]
@@ -288,6 +291,8 @@ _DESCRIBERS: dict[type, Callable[[Any], tuple[str, Fields]]] = {
     collections.Counter: lambda v: ("python.counter", {"items": [list(item) for item in v.items()]}),
     collections.deque: lambda v: ("python.deque", {"items": list(v), "maxlen": v.maxlen}),
     Record: lambda v: (v.type, v.fields),
+    ReduceOp: lambda v: ("tutti.reduce_op", {"kind": int(v), "factor": v.factor}),
+    Backend: lambda v: ("tutti.backend", {"name": str(v)}),
 }
 _REBUILDERS: dict[str, Callable[[Fields], Any]] = {
     "python.int": lambda f: int(f["digits"], 16),
@@ -299,6 +304,8 @@ _REBUILDERS: dict[str, Callable[[Fields], Any]] = {
     "python.ordereddict": lambda f: collections.OrderedDict(f["items"]),
     "python.counter": lambda f: collections.Counter(dict(f["items"])),
     "python.deque": lambda f: collections.deque(f["items"], f["maxlen"]),
+    "tutti.reduce_op": lambda f: ReduceOp(RedOpType(f["kind"]), f["factor"]),
+    "tutti.backend": lambda f: Backend(f["name"]),
     "python.enum": _rebuild_enum,
     "python.namedtuple": _rebuild_named_tuple,
     "python.dataclass": _rebuild_dataclass,

@@ -264,11 +264,19 @@ class Collectives(unittest.TestCase):
 
     def test_an_operator_can_be_copied_and_pickled(self):
         for op in (*(dist.ReduceOp(kind) for kind in type(dist.ReduceOp.SUM.op)), dist._make_nccl_premul_sum(0.25)):
-            for again in (copy.copy(op), copy.deepcopy(op), pickle.loads(pickle.dumps(op))):
-                self.assertEqual((again, again.op, again.factor), (op, op.op, op.factor))
-        strange = dist.ReduceOp.__new__(dist.ReduceOp)
-        with self.assertRaisesRegex(ValueError, "kind 99: expected 0 to 8"):
-            strange.__setstate__((99, 1.0))
+            pickled = [pickle.loads(pickle.dumps(op, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
+            for again in (copy.copy(op), copy.deepcopy(op), *pickled):
+                self.assertEqual((again, again.op, again.factor, hash(again)), (op, op.op, op.factor, hash(op)))
+        with self.assertRaises(TypeError):
+            dist.ReduceOp(99)
+
+    def test_options_and_enums_can_be_copied_and_pickled(self):
+        options = dist.AllreduceOptions()
+        options.reduceOp = dist.ReduceOp.MAX
+        self.assertEqual(vars(copy.deepcopy(options)), vars(pickle.loads(pickle.dumps(options))))
+        for value in (dist.DebugLevel.INFO, dist.WorkResult.TIMEOUT, dist.ReduceOp.MIN.op, dist.Backend.GLOO, dist.Backend("gloo")):
+            for again in (copy.copy(value), copy.deepcopy(value), *(pickle.loads(pickle.dumps(value, p)) for p in range(6))):
+                self.assertEqual((again, hash(again), type(again)), (value, hash(value), type(value)))
 
     @rows("S8-012", "S7-001")
     def test_any_layout_type_and_buffer_will_do(self):
