@@ -143,7 +143,11 @@ void bind_process_group(nb::module_& m) {
     nb::class_<ProcessGroup>(m, "ProcessGroup",
                              "Ranks that communicate. A handle: equal handles name the same group.\n\n"
                              "Calls from several threads are safe one by one, but collectives of one group must be\n"
-                             "issued in the same order on all ranks.")
+                             "issued in the same order on all ranks.\n\n"
+                             "Example:\n"
+                             "    >>> group = dist.new_group()\n"
+                             "    >>> group.rank(), group.size(), group.ranks\n"
+                             "    (0, 1, [0])")
         .def(
             "__init__",
             [](ProcessGroup* self, nb::handle store, int rank, int size, nb::handle timeout, const std::string& name,

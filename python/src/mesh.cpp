@@ -108,7 +108,11 @@ void bind_mesh(nb::module_& m) {
         m, "DeviceMesh",
         "Ranks in an n-dimensional array, with groups along its dimensions, made when they are first\n"
         "used: get_group and get_all_groups are collective then. A mesh of one dimension may be\n"
-        "used wherever a group is expected.")
+        "used wherever a group is expected.\n\n"
+        "Example:\n"
+        "    >>> mesh = dist.DeviceMesh(\"cpu\", [[0]], mesh_dim_names=(\"dp\", \"tp\"))\n"
+        "    >>> mesh[\"tp\"].size(), mesh.get_local_rank(\"dp\")\n"
+        "    (1, 0)")
         .def(
             "__init__",
             [](DeviceMesh* self, const std::string& device_type, nb::handle mesh, nb::handle names, bool) {

@@ -31,9 +31,15 @@ Extents shape_of(nb::handle shape, const char* operation) {
 }
 
 void bind_plans(nb::module_& m) {
-    nb::class_<ArrayPlan>(m, "Plan",
-                          "A call with its arrays, group and options, which are checked once. The arrays stay alive\n"
-                          "as long as the plan; each run reads and writes them as they are then. One thread at a time.")
+    nb::class_<ArrayPlan>(
+        m, "Plan",
+        "A call with its arrays, group and options, which are checked once. The arrays stay alive\n"
+        "as long as the plan; each run reads and writes them as they are then. One thread at a time.\n\n"
+        "Example:\n"
+        "    >>> gradient = np.ones(3)\n"
+        "    >>> step = dist.plan.all_reduce(gradient, op=dist.ReduceOp.AVG)\n"
+        "    >>> for _ in range(10):\n"
+        "    ...     step.run()")
         .def(
             "run", [](nb::object self) { nb::cast<ArrayPlan&>(self).run(self); }, nb::sig("def run(self) -> None"),
             "Does the call and blocks until it is done. Raises what the plain call raises; InvalidArgument when what\n"
@@ -42,7 +48,9 @@ void bind_plans(nb::module_& m) {
             "start", [](nb::object self) { return nb::cast<ArrayPlan&>(self).start(self); },
             nb::sig("def start(self) -> Work | None"), "Begins the call; the last one must have finished.")
         .def("source_rank", &ArrayPlan::source_rank, "Of a receive: the rank of the last message's sender.");
-    m.def("empty_symmetric", &empty_symmetric_array, nb::arg("shape"), nb::arg("dtype"), nb::arg("group"));
+    m.def("empty_symmetric", &empty_symmetric_array, nb::arg("shape"), nb::arg("dtype"), nb::arg("group"),
+          "A NumPy array, all zero, in memory that the ranks of a host share: collectives on it copy less. All ranks\n"
+          "of the group call it, with equal arguments.");
 }
 
 }  // namespace tutti::python

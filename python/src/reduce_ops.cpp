@@ -23,7 +23,11 @@ void bind_reduce_ops(nb::module_& m) {
         .value("PREMUL_SUM", ReduceOp::Kind::premul_sum);
     auto op = nb::class_<ReduceOp>(m, "ReduceOp",
                                    "How values of several ranks become one: SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR,\n"
-                                   "BXOR, and PREMUL_SUM, which multiplies this rank's values by `factor` first.");
+                                   "BXOR, and PREMUL_SUM, which multiplies this rank's values by `factor` first.\n\n"
+                                   "Example:\n"
+                                   "    >>> dist.ReduceOp.AVG\n"
+                                   "    <ReduceOp.AVG: 1>\n"
+                                   "    >>> dist.all_reduce(np.ones(3), op=dist.ReduceOp.MAX)");
     op.def(nb::init<ReduceOp::Kind, double>(), nb::arg("op") = ReduceOp::Kind::sum, nb::arg("factor") = 1.0)
         .def_prop_ro("op", &ReduceOp::kind)
         .def_prop_ro("factor", &ReduceOp::factor)

@@ -120,7 +120,12 @@ void bind_store(nb::module_& m) {
     nb::class_<Store>(m, "Store",
                       "A key/value store. Keys and values are str or bytes going in, bytes coming out.\n\n"
                       "Safe to use from several threads. What waits raises DistStoreError after the store's timeout,\n"
-                      "300 s unless it was set.")
+                      "300 s unless it was set.\n\n"
+                      "Example:\n"
+                      "    >>> store = dist.HashStore()\n"
+                      "    >>> store.set(\"key\", \"value\")\n"
+                      "    >>> store.get(\"key\"), store.add(\"counter\", 2), store.check([\"other\"])\n"
+                      "    (b'value', 2, False)")
         .def(nb::init<>())
         .def(
             "set",
@@ -236,9 +241,19 @@ void bind_store(nb::module_& m) {
 }
 
 void bind_kinds(nb::module_& m) {
-    nb::class_<HashStore, Store>(m, "HashStore", "A store in the memory of one process, for its threads.")
+    nb::class_<HashStore, Store>(m, "HashStore",
+                                 "A store in the memory of one process, for its threads.\n\n"
+                                 "Example:\n"
+                                 "    >>> dist.HashStore().num_keys()\n"
+                                 "    0")
         .def(nb::init<>());
-    nb::class_<FileStore, Store>(m, "FileStore", "A store in a file, for all processes that can lock it with fcntl.")
+    nb::class_<FileStore, Store>(m, "FileStore",
+                                 "A store in a file, for all processes that can lock it with fcntl.\n\n"
+                                 "Example:\n"
+                                 "    >>> import tempfile\n"
+                                 "    >>> store = dist.FileStore(f\"{tempfile.mkdtemp()}/store\", world_size=1)\n"
+                                 "    >>> store.add(\"counter\", 1)\n"
+                                 "    1")
         .def(
             "__init__",
             [](FileStore* self, const std::string& file_name, int world_size) {
@@ -247,7 +262,12 @@ void bind_kinds(nb::module_& m) {
             nb::arg("file_name"), nb::arg("world_size") = -1,
             "`world_size`: how many use it (negative: not fixed); the last of them removes the file.")
         .def_prop_ro("path", [](const FileStore& self) { return self.path(); });
-    nb::class_<TCPStore, Store>(m, "TCPStore", "A store that one process holds and all reach over TCP.")
+    nb::class_<TCPStore, Store>(
+        m, "TCPStore",
+        "A store that one process holds and all reach over TCP.\n\n"
+        "Example:\n"
+        "    >>> store = dist.TCPStore(\"127.0.0.1\", 0, is_master=True)  # any free port: store.port\n"
+        "    >>> store.set(\"key\", \"value\")")
         .def(
             "__init__",
             [](TCPStore* self, const std::string& host, int port, nb::handle world_size, bool is_master,
@@ -280,7 +300,13 @@ void bind_kinds(nb::module_& m) {
         .def_prop_ro("host", [](const TCPStore& self) { return self.host(); })
         .def_prop_ro("port", [](const TCPStore& self) { return self.port(); })
         .def_prop_ro("libuvBackend", &TCPStore::libuv_backend);
-    nb::class_<PrefixStore, Store>(m, "PrefixStore", "Puts a prefix and \"/\" in front of every key of another store.")
+    nb::class_<PrefixStore, Store>(m, "PrefixStore",
+                                   "Puts a prefix and \"/\" in front of every key of another store.\n\n"
+                                   "Example:\n"
+                                   "    >>> store = dist.HashStore()\n"
+                                   "    >>> dist.PrefixStore(\"mine\", store).set(\"key\", \"value\")\n"
+                                   "    >>> store.get(\"mine/key\")\n"
+                                   "    b'value'")
         .def(
             "__init__",
             [](PrefixStore* self, const std::string& prefix, nb::handle store) {

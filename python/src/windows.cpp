@@ -148,7 +148,14 @@ void bind_windows(nb::module_& m) {
         "all zero. Targets are ranks of the group, offsets count elements. The target need not call\n"
         "anything. A rank that has seen a signal sees the data of all puts before it. Errors: as the calls\n"
         "of the group; InvalidArgument for what does not fit, and for a target that has let go of its window\n"
-        "without close(). In a `with` statement it is closed at the end.")
+        "without close(). In a `with` statement it is closed at the end.\n\n"
+        "Example:\n"
+        "    >>> me = dist.get_rank()\n"
+        "    >>> with dist.Window(4, \"float32\") as window:\n"
+        "    ...     window.put_signal(np.ones(2, np.float32), target=me, offset=1)\n"
+        "    ...     window.wait_signal(0, at_least=1)\n"
+        "    ...     print(window.local())\n"
+        "    [0. 1. 1. 0.]")
         .def("__init__", &make, nb::arg("shape"), nb::arg("dtype"), nb::arg("group") = nb::none(), nb::kw_only(),
              nb::arg("signals") = 16, timeout())
         .def_prop_ro("signals", &Window::signal_count, "How many signals each rank has.")

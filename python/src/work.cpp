@@ -157,7 +157,11 @@ void bind_work(nb::module_& m) {
         m, "Work",
         "The handle of an asynchronous operation. All methods may be called from any thread.\n\n"
         "The arrays of the operation stay alive until it is complete; do not write to them, and do\n"
-        "not read the outputs, before that. Dropping the handle does not cancel anything.")
+        "not read the outputs, before that. Dropping the handle does not cancel anything.\n\n"
+        "Example:\n"
+        "    >>> work = dist.all_reduce(np.ones(3), async_op=True)\n"
+        "    >>> work.wait(), work.is_success(), work.result()\n"
+        "    (True, True, [array([1., 1., 1.])])")
         .def(
             "is_completed", [](const PendingWork& self) { return self.work().is_completed(); },
             "Whether it has finished, well or not.")

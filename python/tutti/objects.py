@@ -32,8 +32,14 @@ Fields = dict[str, Any]
 
 
 class Record:
-    """A value of a type that this process does not know, as a C++ program sends with TUTTI_OBJECT: the type's name, and
-    its fields."""
+    """A value of a type that this process does not know, as a C++ program sends with TUTTI_OBJECT: the type's name, and its
+    fields.
+
+    Example:
+        >>> shard = tutti.objects.Record("Shard", path="part-0", rows=3)
+        >>> shard.rows
+        3
+    """
 
     def __init__(self, type: str, **fields: Any) -> None:
         self.type, self.fields = type, fields

@@ -14,8 +14,15 @@ __all__ = ["Backend", "is_backend_available", "is_gloo_available", "is_mpi_avail
 
 
 class Backend(str):
-    """The name of a backend, lower case: Backend("GLOO") == "gloo" == Backend.GLOO. InvalidArgument for one that is not
-    known, with the names that are."""
+    """The name of a backend, lower case.
+
+    Raises:
+        InvalidArgument: for one that is not known; it names those that are.
+
+    Example:
+        >>> dist.Backend("GLOO") == "gloo" == dist.Backend.GLOO
+        True
+    """
 
     UNDEFINED = "undefined"
     NATIVE = "native"
@@ -38,12 +45,32 @@ class Backend(str):
                          devices: str | list[str] | None = None) -> None:
         """From now on groups may name it, and Backend has it as an attribute in upper case.
 
-        func(store, rank, world_size, timeout), or with `extended_api` func(DistributedBackendOptions, pg_options), is
-        called once for each group and rank. It returns an object with run(request, completion), which begins a
+        `func` is called once for each group and rank. It returns an object with run(request, completion), which begins a
         BackendRequest and sees to it that completion.success() or completion.failure(error) is called once, from any
-        thread; and abort(reason), which ends what is under way. `devices`: kinds that it serves, "cpu" and "cuda" by
-        default. For devices the object may have begin_group() and end_group(), around calls of run() that belong together;
-        an attribute takes_blocks that is true; and call completion.enqueued(event).
+        thread; and abort(reason), which ends what is under way. For devices it may have begin_group() and end_group(),
+        around calls of run() that belong together; an attribute takes_blocks that is true; and call
+        completion.enqueued(event).
+
+        Args:
+            name: of the backend.
+            func: func(store, rank, world_size, timeout), or with `extended_api` func(DistributedBackendOptions,
+                pg_options).
+            extended_api: what `func` takes.
+            devices: kinds that it serves; None: "cpu" and "cuda".
+
+        Raises:
+            InvalidArgument: for what is no name or no function.
+
+        Example:
+            >>> class Alone:
+            ...     def run(self, request, completion):
+            ...         np.copyto(request.output, request.input)
+            ...         completion.success()
+            ...     def abort(self, reason):
+            ...         pass
+            >>> dist.Backend.register_backend("alone", lambda store, rank, world_size, timeout: Alone(), devices="cpu")
+            >>> dist.Backend.ALONE
+            'alone'
         """
         if not isinstance(name, str):
             raise InvalidArgument(f"Backend.register_backend: name is {name!r}: expected a str")

@@ -16,8 +16,19 @@ _calls = 0
 
 def breakpoint(rank: int = 0, skip: int = 0) -> None:
     """Stops one rank in pdb, whose input is the terminal, while the others wait in a barrier until it continues, for as
-    long as it takes. All ranks call it, with the same `rank`; the first `skip` calls of a process do nothing.
-    InvalidArgument for a rank that is not in the default group, or a negative `skip`; what a barrier raises."""
+    long as it takes. All ranks call it.
+
+    Args:
+        rank: the one that stops; the same on all ranks.
+        skip: the first so many calls of a process do nothing.
+
+    Raises:
+        InvalidArgument: a rank that is not in the default group, or a negative `skip`.
+        PeerLost, Aborted: as a barrier.
+
+    Example:
+        >>> dist.breakpoint(rank=0, skip=10)  # does nothing the first ten times
+    """
     global _calls
     if not 0 <= rank < get_world_size():
         raise InvalidArgument(f"breakpoint: rank is {rank}: expected 0 to {get_world_size() - 1}")

@@ -30,19 +30,34 @@ __all__ = [
 
 def broadcast(tensor: Array, src: int | None = None, group: Group = None, group_src: int | None = None, *,
               timeout: timedelta | None = None) -> Plan:
-    """Of broadcast."""
+    """A plan of tutti.distributed.broadcast, whose arguments these are.
+
+    Example:
+        >>> plan = dist.plan.broadcast(np.ones(3), src=0)
+        >>> plan.run()
+    """
     return _core.plan_broadcast(tensor, src, group_src, group, timeout)
 
 
 def all_reduce(tensor: Array, op: ReduceOp = ReduceOp.SUM, group: Group = None, *,
                timeout: timedelta | None = None) -> Plan:
-    """Of all_reduce."""
+    """A plan of tutti.distributed.all_reduce, whose arguments these are.
+
+    Example:
+        >>> plan = dist.plan.all_reduce(np.ones(3), op=dist.ReduceOp.MAX)
+        >>> plan.run()
+    """
     return _core.plan_all_reduce(tensor, op, group, timeout)
 
 
 def reduce(tensor: Array, dst: int | None = None, op: ReduceOp = ReduceOp.SUM, group: Group = None,
            group_dst: int | None = None, *, timeout: timedelta | None = None) -> Plan:
-    """Of reduce."""
+    """A plan of tutti.distributed.reduce, whose arguments these are.
+
+    Example:
+        >>> plan = dist.plan.reduce(np.ones(3), dst=0)
+        >>> plan.run()
+    """
     return _core.plan_reduce(tensor, dst, group_dst, op, group, timeout)
 
 
@@ -57,13 +72,23 @@ def exscan(tensor: Array, op: ReduceOp = ReduceOp.SUM, group: Group = None, *, t
 
 
 def all_gather(tensor_list: Sequence[Array], tensor: Array, group: Group = None, *, timeout: timedelta | None = None) -> Plan:
-    """Of all_gather."""
+    """A plan of tutti.distributed.all_gather, whose arguments these are.
+
+    Example:
+        >>> plan = dist.plan.all_gather([np.empty(3)], np.ones(3))
+        >>> plan.run()
+    """
     return _core.plan_all_gather(tensor_list, tensor, group, timeout)
 
 
 def all_gather_into_tensor(output_tensor: Array, input_tensor: Array, group: Group = None, *,
                            output_split_sizes: list[int] | None = None, timeout: timedelta | None = None) -> Plan:
-    """Of all_gather_into_tensor."""
+    """A plan of tutti.distributed.all_gather_into_tensor, whose arguments these are.
+
+    Example:
+        >>> plan = dist.plan.all_gather_into_tensor(np.empty(3), np.ones(3))
+        >>> plan.run()
+    """
     if output_split_sizes is not None:
         return all_gather_into_tensor_uneven(output_tensor, input_tensor, output_split_sizes, group, timeout=timeout)
     return _core.plan_all_gather_into_tensor(output_tensor, input_tensor, group, timeout)
@@ -71,31 +96,56 @@ def all_gather_into_tensor(output_tensor: Array, input_tensor: Array, group: Gro
 
 def all_gather_into_tensor_uneven(output: Array, input: Array, output_split_sizes: list[int] | None = None,
                                   group: Group = None, *, timeout: timedelta | None = None) -> Plan:
-    """Of all_gather_into_tensor_uneven; no sizes: even ones."""
+    """A plan of tutti.distributed.all_gather_into_tensor_uneven, whose arguments these are.
+
+    Example:
+        >>> plan = dist.plan.all_gather_into_tensor_uneven(np.empty((3, 2)), np.ones((3, 2)), [3])
+        >>> plan.run()
+    """
     return _core.plan_all_gather_into_tensor_uneven(output, input, output_split_sizes, group, timeout)
 
 
 def gather(tensor: Array, gather_list: Sequence[Array] | None = None, dst: int | None = None, group: Group = None,
            group_dst: int | None = None, *, timeout: timedelta | None = None) -> Plan:
-    """Of gather."""
+    """A plan of tutti.distributed.gather, whose arguments these are.
+
+    Example:
+        >>> plan = dist.plan.gather(np.ones(3), [np.empty(3)], dst=0)
+        >>> plan.run()
+    """
     return _core.plan_gather(tensor, gather_list, dst, group_dst, group, timeout)
 
 
 def scatter(tensor: Array, scatter_list: Sequence[Array] | None = None, src: int | None = None, group: Group = None,
             group_src: int | None = None, *, timeout: timedelta | None = None) -> Plan:
-    """Of scatter."""
+    """A plan of tutti.distributed.scatter, whose arguments these are.
+
+    Example:
+        >>> plan = dist.plan.scatter(np.empty(3), [np.ones(3)], src=0)
+        >>> plan.run()
+    """
     return _core.plan_scatter(tensor, scatter_list, src, group_src, group, timeout)
 
 
 def reduce_scatter(output: Array, input_list: Sequence[Array], op: ReduceOp = ReduceOp.SUM, group: Group = None, *,
                    timeout: timedelta | None = None) -> Plan:
-    """Of reduce_scatter."""
+    """A plan of tutti.distributed.reduce_scatter, whose arguments these are.
+
+    Example:
+        >>> plan = dist.plan.reduce_scatter(np.empty(3), [np.ones(3)])
+        >>> plan.run()
+    """
     return _core.plan_reduce_scatter(output, input_list, op, group, timeout)
 
 
 def reduce_scatter_tensor(output: Array, input: Array, op: ReduceOp = ReduceOp.SUM, group: Group = None, *,
                           input_split_sizes: list[int] | None = None, timeout: timedelta | None = None) -> Plan:
-    """Of reduce_scatter_tensor."""
+    """A plan of tutti.distributed.reduce_scatter_tensor, whose arguments these are.
+
+    Example:
+        >>> plan = dist.plan.reduce_scatter_tensor(np.empty(3), np.ones(3))
+        >>> plan.run()
+    """
     if input_split_sizes is not None:
         return reduce_scatter_tensor_uneven(output, input, input_split_sizes, op, group, timeout=timeout)
     return _core.plan_reduce_scatter_tensor(output, input, op, group, timeout)
@@ -104,42 +154,77 @@ def reduce_scatter_tensor(output: Array, input: Array, op: ReduceOp = ReduceOp.S
 def reduce_scatter_tensor_uneven(output: Array, input: Array, input_split_sizes: list[int] | None = None,
                                  op: ReduceOp = ReduceOp.SUM, group: Group = None, *,
                                  timeout: timedelta | None = None) -> Plan:
-    """Of reduce_scatter_tensor_uneven; no sizes: even ones."""
+    """A plan of tutti.distributed.reduce_scatter_tensor_uneven, whose arguments these are.
+
+    Example:
+        >>> plan = dist.plan.reduce_scatter_tensor_uneven(np.empty((3, 2)), np.ones((3, 2)), [3])
+        >>> plan.run()
+    """
     return _core.plan_reduce_scatter_tensor_uneven(output, input, input_split_sizes, op, group, timeout)
 
 
 def all_to_all_single(output: Array, input: Array, output_split_sizes: list[int] | None = None,
                       input_split_sizes: list[int] | None = None, group: Group = None, *,
                       timeout: timedelta | None = None) -> Plan:
-    """Of all_to_all_single."""
+    """A plan of tutti.distributed.all_to_all_single, whose arguments these are.
+
+    Example:
+        >>> plan = dist.plan.all_to_all_single(np.empty(3), np.ones(3))
+        >>> plan.run()
+    """
     return _core.plan_all_to_all_single(output, input, output_split_sizes, input_split_sizes, group, timeout)
 
 
 def all_to_all_v(output: Array, input: Array, *, send_counts: list[int] | None = None, send_offsets: list[int] | None = None,
                  receive_counts: list[int] | None = None, receive_offsets: list[int] | None = None, group: Group = None,
                  timeout: timedelta | None = None) -> Plan:
-    """Of all_to_all_v."""
+    """A plan of tutti.distributed.all_to_all_v, whose arguments these are.
+
+    Example:
+        >>> plan = dist.plan.all_to_all_v(np.empty(3), np.ones(3), send_counts=[3])
+        >>> plan.run()
+    """
     return _core.plan_all_to_all_v(output, input, send_counts, send_offsets, receive_counts, receive_offsets, group, timeout)
 
 
 def all_to_all(output_tensor_list: Sequence[Array], input_tensor_list: Sequence[Array], group: Group = None, *,
                timeout: timedelta | None = None) -> Plan:
-    """Of all_to_all."""
+    """A plan of tutti.distributed.all_to_all, whose arguments these are.
+
+    Example:
+        >>> plan = dist.plan.all_to_all([np.empty(3)], [np.ones(3)])
+        >>> plan.run()
+    """
     return _core.plan_all_to_all(output_tensor_list, input_tensor_list, group, timeout)
 
 
 def barrier(group: Group = None, device_ids: list[int] | None = None, *, timeout: timedelta | None = None) -> Plan:
-    """Of barrier."""
+    """A plan of tutti.distributed.barrier, whose arguments these are.
+
+    Example:
+        >>> plan = dist.plan.barrier()
+        >>> plan.run()
+    """
     return _core.plan_barrier(device_ids, group, timeout)
 
 
 def send(tensor: Array, dst: int | None = None, group: Group = None, tag: int = 0, group_dst: int | None = None, *,
          timeout: timedelta | None = None) -> Plan:
-    """Of send."""
+    """A plan of tutti.distributed.send, whose arguments these are.
+
+    Example:
+        >>> if dist.get_world_size() > 1 and dist.get_rank() == 0:
+        ...     dist.plan.send(np.ones(3), dst=1).run()
+    """
     return _core.plan_send(tensor, dst, group, tag, group_dst, timeout)
 
 
 def recv(tensor: Array, src: int | None = None, group: Group = None, tag: int = 0, group_src: int | None = None, *,
          timeout: timedelta | None = None) -> Plan:
-    """Of recv; Plan.source_rank() tells the sender's rank in the group."""
+    """A plan of tutti.distributed.recv, whose arguments these are. Plan.source_rank() tells the sender's rank in the group.
+
+    Example:
+        >>> if dist.get_world_size() > 1 and dist.get_rank() == 1:
+        ...     dist.plan.recv(np.empty(3), src=0).run()
+    """
     return _core.plan_recv(tensor, src, group, tag, group_src, timeout)

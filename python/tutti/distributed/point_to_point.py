@@ -14,30 +14,127 @@ __all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]
 
 def send(tensor: Array, dst: int | None = None, group: Group = None, tag: int = 0, group_dst: int | None = None, *,
          timeout: timedelta | None = None) -> None:
-    """Sends to a rank, not to oneself; returns when `tensor` may be written again. InvalidArgument outside the group."""
+    """Sends to a rank, not to oneself; returns when `tensor` may be written again.
+
+    Args:
+        tensor: what is sent; the receiver's has the same dtype and number of elements.
+        dst: global rank of the receiver. Exactly one of `dst` and `group_dst`.
+        group: both ranks are in it; None: the default group.
+        tag: matches a send with its receive.
+        group_dst: its rank in the group, instead of `dst`.
+        timeout: of this call; None or zero: the group's.
+
+    Raises:
+        InvalidArgument: before anything is sent, and outside of the group.
+        PeerLost, Timeout, Aborted: the group is unusable afterwards.
+
+    Example:
+        >>> if dist.get_world_size() > 1 and dist.get_rank() == 0:
+        ...     dist.send(np.ones(3), dst=1)
+    """
     _core.send(tensor, dst, group, tag, group_dst, timeout)
 
 
 def recv(tensor: Array, src: int | None = None, group: Group = None, tag: int = 0, group_src: int | None = None, *,
          timeout: timedelta | None = None) -> int:
-    """Receives into `tensor`, from any rank if none is named. The global rank of the sender; -1 outside the group."""
+    """Receives into `tensor`.
+
+    Args:
+        tensor: gets what is sent; of the same dtype and number of elements.
+        src: global rank of the sender; None, and no `group_src`: any.
+        group: both ranks are in it; None: the default group.
+        tag: matches a send with its receive.
+        group_src: its rank in the group, instead of `src`.
+        timeout: of this call; None or zero: the group's.
+
+    Returns:
+        The global rank of the sender; -1 outside the group.
+
+    Raises:
+        InvalidArgument: before anything is sent, and outside of the group.
+        PeerLost, Timeout, Aborted: the group is unusable afterwards.
+
+    Example:
+        >>> if dist.get_world_size() > 1 and dist.get_rank() == 1:
+        ...     sender = dist.recv(np.empty(3))
+    """
     return _core.recv(tensor, src, group, tag, group_src, timeout)
 
 
 def isend(tensor: Array, dst: int | None = None, group: Group = None, tag: int = 0,
           group_dst: int | None = None, *, timeout: timedelta | None = None) -> Work | None:
-    """Begins a send, also to oneself. `tensor` must not be written until the Work is complete."""
+    """Begins a send, also to oneself.
+
+    Args:
+        tensor: what is sent; must not be written until the Work is complete.
+        dst: global rank of the receiver. Exactly one of `dst` and `group_dst`.
+        group: both ranks are in it; None: the default group.
+        tag: matches a send with its receive.
+        group_dst: its rank in the group, instead of `dst`.
+        timeout: of this call; None or zero: the group's.
+
+    Returns:
+        A Work; None outside the group.
+
+    Raises:
+        InvalidArgument: before anything is sent, and outside of the group.
+        PeerLost, Timeout, Aborted: the group is unusable afterwards.
+
+    Example:
+        >>> came = np.empty(3)
+        >>> works = [dist.isend(np.ones(3), dst=dist.get_rank()), dist.irecv(came, src=dist.get_rank())]
+        >>> all(work.wait() for work in works)
+        True
+    """
     return _core.isend(tensor, dst, group, tag, group_dst, timeout)
 
 
 def irecv(tensor: Array, src: int | None = None, group: Group = None, tag: int = 0,
           group_src: int | None = None, *, timeout: timedelta | None = None) -> Work | None:
-    """Begins a receive; Work.source_rank() tells the sender's rank in the group."""
+    """Begins a receive.
+
+    Args:
+        tensor: gets what is sent; must not be touched until the Work is complete.
+        src: global rank of the sender; None, and no `group_src`: any.
+        group: both ranks are in it; None: the default group.
+        tag: matches a send with its receive.
+        group_src: its rank in the group, instead of `src`.
+        timeout: of this call; None or zero: the group's.
+
+    Returns:
+        A Work, whose source_rank() tells the sender's rank in the group; None outside the group.
+
+    Raises:
+        InvalidArgument: before anything is sent, and outside of the group.
+        PeerLost, Timeout, Aborted: the group is unusable afterwards.
+
+    Example:
+        >>> came, me = np.empty(3), dist.get_rank()
+        >>> works = dist.batch_isend_irecv([dist.P2POp(dist.irecv, came, me), dist.P2POp(dist.isend, np.ones(3), me)])
+        >>> [work.wait() for work in works]
+        [True, True]
+    """
     return _core.irecv(tensor, src, group, tag, group_src, timeout)
 
 
 class P2POp:
-    """One operation of a batch: `op` is isend or irecv, `peer` a global rank, `group_peer` one in the group."""
+    """One operation of a batch_isend_irecv.
+
+    Args:
+        op: tutti.distributed.isend or irecv.
+        tensor: what is sent, or gets what comes.
+        peer: global rank of the other side.
+        group: both ranks are in it; None: the default group.
+        tag: matches a send with its receive.
+        group_peer: the other side's rank in the group, instead of `peer`.
+
+    Raises:
+        InvalidArgument: for another `op`, for both or none of `peer` and `group_peer` (a receive from any rank names none).
+
+    Example:
+        >>> dist.P2POp(dist.isend, np.ones(3), dist.get_rank())
+        P2POp(isend, peer=0, group=None, tag=0, group_peer=None)
+    """
 
     def __init__(self, op: Callable[..., Work | None], tensor: Array, peer: int | None = None, group: Group = None,
                  tag: int = 0, group_peer: int | None = None) -> None:
@@ -56,7 +153,25 @@ class P2POp:
 
 
 def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
-    """Begins all operations; a Work for each, in order. Their order must fit that of the other side."""
+    """Begins all operations. Their order must fit that of the other side.
+
+    Args:
+        p2p_op_list: a list of P2POp.
+
+    Returns:
+        A Work for each, in order.
+
+    Raises:
+        InvalidArgument: for what is no list of P2POp.
+        PeerLost, Timeout, Aborted: the group is unusable afterwards.
+
+    Example:
+        >>> left, right = (dist.get_rank() - 1) % dist.get_world_size(), (dist.get_rank() + 1) % dist.get_world_size()
+        >>> came = np.empty(3)
+        >>> ops = [dist.P2POp(dist.isend, np.ones(3), right), dist.P2POp(dist.irecv, came, left)]
+        >>> [work.wait() for work in dist.batch_isend_irecv(ops)]
+        [True, True]
+    """
     if not isinstance(p2p_op_list, (list, tuple)) or not all(isinstance(op, P2POp) for op in p2p_op_list):
         raise InvalidArgument(f"batch_isend_irecv: p2p_op_list is {p2p_op_list!r:.80}: expected a list of P2POp")
     return _core.batch_isend_irecv(

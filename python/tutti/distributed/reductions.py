@@ -26,7 +26,29 @@ def all_reduce(tensor: Array, op: ReduceOp = ..., group: Group = ..., async_op: 
                timeout: timedelta | None = ...) -> Work | None: ...
 def all_reduce(tensor: Array, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False, *,
                timeout: timedelta | None = None) -> Work | None:
-    """Combines `tensor` over all ranks, element by element, in place; the same bits everywhere."""
+    """Combines `tensor` over all ranks, element by element, in place; the same bits everywhere.
+
+    Args:
+        tensor: this rank's values, and the result; of any shape, with the same dtype and number of elements on all ranks.
+        op: how elements are combined; BAND, BOR and BXOR are for integers and booleans, AVG is not for booleans.
+        group: the ranks that take part; None: the default group.
+        async_op: return a Work at once; no array may be touched before it is complete.
+        timeout: of this call; None or zero: the group's.
+
+    Returns:
+        A Work with `async_op`; otherwise None, as outside of the group (with a UserWarning).
+
+    Raises:
+        InvalidArgument: before anything is sent; the group stays usable.
+        CollectiveMismatch, PeerLost, Timeout, Aborted: on every rank; the group is unusable afterwards.
+
+    Example:
+        >>> x = np.array([1.0, 2.0])
+        >>> dist.all_reduce(x, op=dist.ReduceOp.AVG)
+        >>> work = dist.all_reduce(x, async_op=True)
+        >>> work.wait()
+        True
+    """
     return _core.all_reduce(tensor, op, group, async_op, timeout)
 
 
@@ -41,7 +63,28 @@ def reduce(tensor: Array, dst: int | None = ..., op: ReduceOp = ..., group: Grou
            group_dst: int | None = ..., *, timeout: timedelta | None = ...) -> Work | None: ...
 def reduce(tensor: Array, dst: int | None = None, op: ReduceOp = ReduceOp.SUM, group: Group = None,
            async_op: bool = False, group_dst: int | None = None, *, timeout: timedelta | None = None) -> Work | None:
-    """As all_reduce, but only the root's `tensor` gets the result; the others' stay as they are."""
+    """As all_reduce, but only the root's `tensor` gets the result; the others' stay as they are.
+
+    Args:
+        tensor: this rank's values, on the root the result too; the same dtype and number of elements on all ranks.
+        dst: global rank of the root.
+        op: how elements are combined; BAND, BOR and BXOR are for integers and booleans, AVG is not for booleans.
+        group: the ranks that take part; None: the default group.
+        async_op: return a Work at once; no array may be touched before it is complete.
+        group_dst: the root's rank in the group, instead of `dst`.
+        timeout: of this call; None or zero: the group's.
+
+    Returns:
+        A Work with `async_op`; otherwise None, as outside of the group (with a UserWarning).
+
+    Raises:
+        InvalidArgument: before anything is sent; the group stays usable.
+        CollectiveMismatch, PeerLost, Timeout, Aborted: on every rank; the group is unusable afterwards.
+
+    Example:
+        >>> x = np.array([1.0, 2.0])
+        >>> dist.reduce(x, dst=0)
+    """
     return _core.reduce(tensor, dst, group_dst, op, group, async_op, timeout)
 
 
@@ -56,7 +99,27 @@ def reduce_scatter(output: Array, input_list: Sequence[Array], op: ReduceOp = ..
                    async_op: bool = ..., *, timeout: timedelta | None = ...) -> Work | None: ...
 def reduce_scatter(output: Array, input_list: Sequence[Array], op: ReduceOp = ReduceOp.SUM, group: Group = None,
                    async_op: bool = False, *, timeout: timedelta | None = None) -> Work | None:
-    """`output` becomes the combination of all ranks' input_list[rank]; counts may differ between entries."""
+    """`output` becomes the combination of all ranks' input_list[rank].
+
+    Args:
+        output: has as many elements as this rank's entry of the list.
+        input_list: size() arrays; numbers of elements may differ between entries.
+        op: how elements are combined; BAND, BOR and BXOR are for integers and booleans, AVG is not for booleans.
+        group: the ranks that take part; None: the default group.
+        async_op: return a Work at once; no array may be touched before it is complete.
+        timeout: of this call; None or zero: the group's.
+
+    Returns:
+        A Work with `async_op`; otherwise None, as outside of the group (with a UserWarning).
+
+    Raises:
+        InvalidArgument: before anything is sent; the group stays usable.
+        CollectiveMismatch, PeerLost, Timeout, Aborted: on every rank; the group is unusable afterwards.
+
+    Example:
+        >>> mine = np.empty(2)
+        >>> dist.reduce_scatter(mine, [np.ones(2) for _ in range(dist.get_world_size())])
+    """
     return _core.reduce_scatter(output, input_list, op, group, async_op, timeout)
 
 
@@ -75,8 +138,30 @@ def reduce_scatter_tensor(output: Array, input: Array, op: ReduceOp = ..., group
 def reduce_scatter_tensor(output: Array, input: Array, op: ReduceOp = ReduceOp.SUM, group: Group = None,
                           async_op: bool = False, *, input_split_sizes: list[int] | None = None,
                           timeout: timedelta | None = None) -> Work | None:
-    """As reduce_scatter with one input of size() equal blocks. With `input_split_sizes` it is
-    reduce_scatter_tensor_uneven."""
+    """As reduce_scatter with one input of size() equal blocks.
+
+    Args:
+        output: this rank's block.
+        input: has size() times the output's elements, concatenated or stacked.
+        op: how elements are combined; BAND, BOR and BXOR are for integers and booleans, AVG is not for booleans.
+        group: the ranks that take part; None: the default group.
+        async_op: return a Work at once; no array may be touched before it is complete.
+        input_split_sizes: rows of each rank's block: with them it is reduce_scatter_tensor_uneven.
+        timeout: of this call; None or zero: the group's.
+
+    Returns:
+        A Work with `async_op`; otherwise None, as outside of the group (with a UserWarning).
+
+    Raises:
+        InvalidArgument: before anything is sent; the group stays usable.
+        CollectiveMismatch, PeerLost, Timeout, Aborted: on every rank; the group is unusable afterwards.
+
+    Example:
+        >>> mine = np.empty(2)
+        >>> dist.reduce_scatter_tensor(mine, np.ones(2 * dist.get_world_size()))
+        >>> float(mine[0])
+        1.0
+    """
     if input_split_sizes is not None:
         return reduce_scatter_tensor_uneven(output, input, input_split_sizes, op, group, async_op, timeout=timeout)
     return _core.reduce_scatter_tensor(output, input, op, group, async_op, timeout)
@@ -97,8 +182,31 @@ def reduce_scatter_tensor_uneven(output: Array, input: Array, input_split_sizes:
 def reduce_scatter_tensor_uneven(output: Array, input: Array, input_split_sizes: list[int] | None = None,
                                  op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False, *,
                                  timeout: timedelta | None = None) -> Work | None:
-    """As reduce_scatter with one input, of which rank i gets the i-th block of input_split_sizes[i] rows (on all ranks the
-    same sizes). None: as all_gather_into_tensor_uneven's, from the rows of every rank's `output`."""
+    """As reduce_scatter with one input, of which rank i gets the i-th block of rows.
+
+    Args:
+        output: this rank's block, of input_split_sizes[rank] rows.
+        input: all blocks, along dimension 0.
+        input_split_sizes: rows of each rank's block, the same on all ranks; zero is allowed. None: the rows of every rank's
+            `output`, which one more small all_gather tells; where nothing can be asked, with `async_op` and while calls are
+            coalesced, the rows are even.
+        op: how elements are combined; BAND, BOR and BXOR are for integers and booleans, AVG is not for booleans.
+        group: the ranks that take part; None: the default group.
+        async_op: return a Work at once; no array may be touched before it is complete.
+        timeout: of this call; None or zero: the group's.
+
+    Returns:
+        A Work with `async_op`; otherwise None, as outside of the group (with a UserWarning).
+
+    Raises:
+        InvalidArgument: before anything is sent; the group stays usable.
+        CollectiveMismatch, PeerLost, Timeout, Aborted: on every rank; the group is unusable afterwards.
+
+    Example:
+        >>> rows = [2 + rank for rank in range(dist.get_world_size())]
+        >>> mine = np.empty((rows[dist.get_rank()], 3))
+        >>> dist.reduce_scatter_tensor_uneven(mine, np.ones((sum(rows), 3)), rows)
+    """
     return _core.reduce_scatter_tensor_uneven(output, input, input_split_sizes, op, group, async_op, timeout)
 
 
@@ -113,7 +221,25 @@ def all_reduce_coalesced(tensors: Sequence[Array], op: ReduceOp = ..., group: Gr
                          timeout: timedelta | None = ...) -> Work | None: ...
 def all_reduce_coalesced(tensors: Sequence[Array], op: ReduceOp = ReduceOp.SUM, group: Group = None,
                          async_op: bool = False, *, timeout: timedelta | None = None) -> Work | None:
-    """all_reduce of each array, in one launch."""
+    """all_reduce of each array, in one launch.
+
+    Args:
+        tensors: arrays, each as all_reduce's `tensor`.
+        op: how elements are combined; BAND, BOR and BXOR are for integers and booleans, AVG is not for booleans.
+        group: the ranks that take part; None: the default group.
+        async_op: return a Work at once; no array may be touched before it is complete.
+        timeout: of this call; None or zero: the group's.
+
+    Returns:
+        A Work with `async_op`; otherwise None, as outside of the group (with a UserWarning).
+
+    Raises:
+        InvalidArgument: before anything is sent; the group stays usable.
+        CollectiveMismatch, PeerLost, Timeout, Aborted: on every rank; the group is unusable afterwards.
+
+    Example:
+        >>> dist.all_reduce_coalesced([np.ones(3), np.ones(5, dtype=np.float32)])
+    """
     return _core.all_reduce_coalesced(tensors, op, group, async_op, timeout)
 
 
@@ -132,5 +258,25 @@ def reduce_scatter_tensor_coalesced(output_tensor_list: Sequence[Array], input_t
 def reduce_scatter_tensor_coalesced(output_tensor_list: Sequence[Array], input_tensor_list: Sequence[Array],
                                     op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False, *,
                                     timeout: timedelta | None = None) -> Work | None:
-    """reduce_scatter_tensor of each pair, in one launch."""
+    """reduce_scatter_tensor of each pair, in one launch.
+
+    Args:
+        output_tensor_list: this rank's blocks.
+        input_tensor_list: as many arrays, each with size() times its output's elements.
+        op: how elements are combined; BAND, BOR and BXOR are for integers and booleans, AVG is not for booleans.
+        group: the ranks that take part; None: the default group.
+        async_op: return a Work at once; no array may be touched before it is complete.
+        timeout: of this call; None or zero: the group's.
+
+    Returns:
+        A Work with `async_op`; otherwise None, as outside of the group (with a UserWarning).
+
+    Raises:
+        InvalidArgument: before anything is sent; the group stays usable.
+        CollectiveMismatch, PeerLost, Timeout, Aborted: on every rank; the group is unusable afterwards.
+
+    Example:
+        >>> n = dist.get_world_size()
+        >>> dist.reduce_scatter_tensor_coalesced([np.empty(1), np.empty(2)], [np.ones(n), np.ones(2 * n)])
+    """
     return _core.reduce_scatter_tensor_coalesced(output_tensor_list, input_tensor_list, op, group, async_op, timeout)

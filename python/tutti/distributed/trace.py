@@ -17,24 +17,46 @@ __all__ = ["GroupCounters", "dump_flight_recorder", "dump_trace", "group_counter
 
 
 def group_counters(group: Group = None) -> GroupCounters:
-    """What this rank has done in a group (None: the default one) since it was made: operations, bytes, seconds.
-    InvalidArgument where there is none."""
+    """What this rank has done in a group since it was made: operations, bytes, seconds.
+
+    Args:
+        group: None: the default group.
+
+    Returns:
+        A GroupCounters.
+
+    Raises:
+        InvalidArgument: there is no such group.
+
+    Example:
+        >>> dist.barrier()
+        >>> dist.group_counters().completed > 0
+        True
+    """
     return _core.group_counters(group)
 
 
 @contextmanager
 def operation_hooks(before: Callable[[str], object] | None = None,
                     after: Callable[[str, bool], object] | None = None) -> Iterator[None]:
-    """While it lasts, every call of a collective, a send or a receive is shown to a profiler: before("all_reduce") and
-    after("all_reduce", failed) are called around it, on the thread that calls. `failed`: the call raises. What a hook
-    raises is printed. An asynchronous operation may still be on its way when its call is over. Where there are several,
-    the first made is called first before, last after. It must not end in a hook.
+    """While it lasts, every call of a collective, a send or a receive is shown to a profiler, on the thread that calls.
 
-        record = torch.profiler.record_function     # for torch.profiler: a stack of them, for each thread
-        spans = []
-        def begin(name): spans.append(record("tutti::" + name)); spans[-1].__enter__()
-        def end(name, failed): spans.pop().__exit__(None, None, None)
-        with operation_hooks(begin, end): ...
+    What a hook raises is printed. An asynchronous operation may still be on its way when its call is over. Where there are
+    several, the first made is called first before, last after. It must not end in a hook. For torch.profiler the hooks
+    enter and leave a torch.profiler.record_function, on a stack of them for each thread.
+
+    Args:
+        before: before(name) is called before each call.
+        after: after(name, failed) is called after each; `failed`: it raises.
+
+    Returns:
+        A scope.
+
+    Example:
+        >>> with dist.operation_hooks(before=print, after=lambda name, failed: print(name, failed)):
+        ...     dist.all_reduce(np.ones(3))
+        all_reduce
+        all_reduce False
     """
     hooks = _core.OperationHooks(before, after)
     try:
