@@ -27,11 +27,12 @@ from .errors import (
     Aborted, CollectiveMismatch, DistBackendError, DistError, DistNetworkError, DistStoreError, InternalError,
     InvalidArgument, ObjectError, PeerLost, Timeout,
 )
+from .multiprocessing import notebook_launcher
 
 __all__ = [
     "Aborted", "CollectiveMismatch", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError",
     "InternalError", "InvalidArgument", "ObjectError", "PeerLost", "Timeout", "__version__", "arrays", "atb", "distributed",
-    "errors", "futures", "graph", "hfai", "multiprocessing", "objects",
+    "errors", "futures", "graph", "hfai", "multiprocessing", "notebook_launcher", "objects",
 ]
 
 if _TYPE_CHECKING:

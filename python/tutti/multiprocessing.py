@@ -1,4 +1,5 @@
-"""spawn(): runs a function on n ranks, each in a process of its own. Follows torch.multiprocessing.spawn.
+"""spawn(), and notebook_launcher() for notebooks: run a function on n ranks, each in a process of its own. Follow
+torch.multiprocessing.spawn and accelerate.notebook_launcher.
 
     def train(rank, epochs):
         dist.init_process_group()
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
 __all__ = ["ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException", "SpawnContext",
-           "spawn", "start_processes"]
+           "notebook_launcher", "spawn", "start_processes"]
 
 
 class ProcessException(DistError):
@@ -182,6 +183,10 @@ def start_processes(fn: Callable[..., object], args: tuple[Any, ...] = (), nproc
         raise InvalidArgument(f"spawn: nprocs is {nprocs}: expected 1 or more")
     if not callable(fn):
         raise InvalidArgument(f"spawn: fn is of type {type(fn).__name__}: expected a function")
+    if start_method != "fork" and _is_interactive(fn):
+        raise InvalidArgument(f"spawn: fn is defined in a notebook or an interactive session, from which a process that is "
+                              f"started by {start_method} cannot import it: expected a function of a module; or type "
+                              "tutti.notebook_launcher(fn, nprocs), which forks")
     context = multiprocessing.get_context(start_method)
     processes: list[BaseProcess] = []
     files: list[str] = []
@@ -212,12 +217,86 @@ def start_processes(fn: Callable[..., object], args: tuple[Any, ...] = (), nproc
     return None
 
 
+def _is_interactive(fn: Callable[..., object]) -> bool:
+    """Whether `fn` is of a __main__ that has no file."""
+    main = sys.modules["__main__"]
+    if getattr(getattr(fn, "func", fn), "__module__", "") != "__main__" or getattr(main, "__spec__", None) is not None:
+        return False
+    return not os.path.exists(getattr(main, "__file__", None) or "")
+
+
+def _call(_: int, fn: Callable[..., object], *args: Any) -> None:
+    fn(*args)
+
+
+def notebook_launcher(fn: Callable[..., object], nprocs: int, *args: Any) -> None:
+    """Runs fn(*args) on `nprocs` ranks, from a notebook: the ranks are forks of its kernel, so `fn` may be defined in a
+    cell, and sees what cells have made. What it changes is gone with the ranks.
+
+    `fn` calls init_process_group() itself, without arguments, and finds its rank by get_rank(). When a rank fails the
+    others are ended. The cell's Ctrl-C (interrupting the kernel) ends all.
+
+    Args:
+        fn: a function, of a cell too.
+        nprocs: how many ranks.
+        args: what `fn` gets.
+
+    Raises:
+        InvalidArgument: the kernel has joined a group or used a CUDA device, neither of which a fork can use. The message
+            says what to do.
+        ProcessRaisedException, ProcessExitedException: of the first rank that failed.
+
+    Warns:
+        RuntimeWarning: threads run that are not the kernel's own. A fork has none of them, and waits forever for a lock
+            that one of them holds.
+
+    Example:
+        >>> def train(epochs):
+        ...     dist.init_process_group()
+        ...     x = np.ones(3)
+        ...     dist.all_reduce(x)
+        ...     assert x[0] == dist.get_world_size()
+        >>> tutti.notebook_launcher(train, 2, 10)
+    """
+    from ._core import is_initialized
+
+    if is_initialized():
+        raise InvalidArgument(
+            "notebook_launcher: this kernel has called init_process_group itself, and its forks, the ranks, can make no use "
+            "of a group that they inherit: call tutti.distributed.destroy_process_group() in a cell (or restart the kernel), "
+            "and init_process_group() in the function alone")
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is not None and cuda.is_initialized():
+        raise InvalidArgument("notebook_launcher: this kernel has used a CUDA device, and CUDA does not work in forks of such a "
+                              "process: restart the kernel, and touch devices in the function alone")
+    _warn_of_threads()
+    start_processes(_call, (fn, *args), nprocs, start_method="fork")
+
+
+def _warn_of_threads() -> None:
+    import threading
+
+    of_kernels = ("ipykernel", "IPython", "tornado", "zmq", "jupyter_client", "anyio")
+    names = [thread.name for thread in threading.enumerate()
+             if thread is not threading.main_thread() and thread is not threading.current_thread()
+             and not type(thread).__module__.startswith(of_kernels)
+             and not getattr(getattr(thread, "_target", None), "__module__", "").startswith(of_kernels)
+             and thread.name not in ("IOPub", "Control", "Heartbeat", "Shell channel", "Parent Poller Unix")]
+    if names:
+        import warnings
+
+        warnings.warn(f"notebook_launcher: threads run in this kernel ({', '.join(names)}). The ranks are forks, which have "
+                      "none of them, and wait forever for a lock that one of them holds: end them first, or start them in "
+                      "the function", RuntimeWarning, 3)
+
+
 def spawn(fn: Callable[..., object], args: tuple[Any, ...] = (), nprocs: int = 1, join: bool = True,
           daemon: bool = False, start_method: str = "spawn") -> ProcessContext | None:
     """Starts `nprocs` processes that call fn(i, *args), i from 0.
 
     With `join` it waits for all; when one fails the others are ended, and ProcessRaisedException or
     ProcessExitedException tells of the first that failed. Otherwise it returns a ProcessContext. The processes end with
-    the one that started them. `fn` must be importable, and the script guard its calls with __name__ == "__main__".
+    the one that started them. `fn` must be importable, and the script guard its calls with __name__ == "__main__"; from a
+    notebook there is notebook_launcher().
     """
     return start_processes(fn, args, nprocs, join, daemon, start_method)

@@ -19,6 +19,17 @@ __all__ = [
 ]
 
 
+_inherited_from = 0  # in a fork of a process that has a default group: the number of that process
+
+
+def _note_fork() -> None:
+    global _inherited_from
+    _inherited_from = os.getppid() if is_initialized() else 0
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
+
 class _WorldMeta(type):
     @property
     def WORLD(cls) -> ProcessGroup | None:
@@ -79,6 +90,11 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
         >>> dist.destroy_process_group()
         >>> dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
     """
+    if _inherited_from and is_initialized():
+        raise InvalidArgument(
+            f"init_process_group: this process is a fork of process {_inherited_from}, which has called init_process_group, and "
+            "can make no use of its group: call destroy_process_group() there before it forks, or here before "
+            "init_process_group(); or start processes by spawn")
     _core.init_process_group(backend_text(backend), init_method or "", timeout, world_size, rank, store, group_name,
                              pg_options, device_id, transport, determinism)
     if allow_pickle:
