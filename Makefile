@@ -140,7 +140,7 @@ spec:  ## every row of the inventory: pass, open or no-device, and how many are 
 	fi
 	@tools/spec build
 
-docs:  ## the manual and the reference of the public headers, by Doxygen: build/docs/html/index.html
+docs:  ## the manual and the references of the public headers, by Doxygen, and of the Python package, by pdoc: build/docs/html/index.html
 	@echo "tutti: writing the reference to build/docs/html"
 	@tools/docs
 
