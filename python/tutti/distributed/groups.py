@@ -19,15 +19,15 @@ __all__ = [
 ]
 
 
-_inherited_from = 0  # in a fork of a process that has a default group: the number of that process
+_forked_with_group = 0  # the process that had a default group when it forked last: this one, or the one that forked it
 
 
 def _note_fork() -> None:
-    global _inherited_from
-    _inherited_from = os.getppid() if is_initialized() else 0
+    global _forked_with_group
+    _forked_with_group = os.getpid() if is_initialized() else 0
 
 
-os.register_at_fork(after_in_child=_note_fork)
+os.register_at_fork(before=_note_fork)  # not in the child, where a lock may be that of a thread that is not there
 
 
 class _WorldMeta(type):
@@ -90,10 +90,10 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
         >>> dist.destroy_process_group()
         >>> dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
     """
-    if _inherited_from and is_initialized():
+    if _forked_with_group not in (0, os.getpid()) and is_initialized():
         raise InvalidArgument(
-            f"init_process_group: this process is a fork of process {_inherited_from}, which has called init_process_group, and "
-            "can make no use of its group: call destroy_process_group() there before it forks, or here before "
+            f"init_process_group: this process is a fork of process {_forked_with_group}, which has called init_process_group, "
+            "and can make no use of its group: call destroy_process_group() there before it forks, or here before "
             "init_process_group(); or start processes by spawn")
     _core.init_process_group(backend_text(backend), init_method or "", timeout, world_size, rank, store, group_name,
                              pg_options, device_id, transport, determinism)
