@@ -48,7 +48,9 @@ void bind_plans(nb::module_& m) {
             "start", [](nb::object self) { return nb::cast<ArrayPlan&>(self).start(self); },
             nb::sig("def start(self) -> Work | None"), "Begins the call; the last one must have finished.")
         .def("source_rank", &ArrayPlan::source_rank, "Of a receive: the rank of the last message's sender.");
-    m.def("empty_symmetric", &empty_symmetric_array, nb::arg("shape"), nb::arg("dtype"), nb::arg("group"),
+    m.def("empty_symmetric", &empty_symmetric_array, nb::arg("shape"), nb::arg("dtype"), nb::arg("group") = nb::none(),
+          nb::sig("def empty_symmetric(shape: int | collections.abc.Sequence[int], dtype: str, group: ProcessGroup | "
+                  "DeviceMesh | None = None) -> typing.Any"),
           "A NumPy array, all zero, in memory that the ranks of a host share: collectives on it copy less. All ranks\n"
           "of the group call it, with equal arguments.");
 }

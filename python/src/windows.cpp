@@ -156,35 +156,65 @@ void bind_windows(nb::module_& m) {
         "    ...     window.wait_signal(0, at_least=1)\n"
         "    ...     print(window.local())\n"
         "    [0. 1. 1. 0.]")
-        .def("__init__", &make, nb::arg("shape"), nb::arg("dtype"), nb::arg("group") = nb::none(), nb::kw_only(),
-             nb::arg("signals") = 16, timeout())
+        .def("__init__", &make,
+             nb::sig(
+                 "def __init__(self, shape: int | collections.abc.Sequence[int], dtype: str, group: ProcessGroup | "
+                 "DeviceMesh | None = None, *, signals: int = 16, timeout: datetime.timedelta | None = None) -> None"),
+             nb::arg("shape"), nb::arg("dtype"), nb::arg("group") = nb::none(), nb::kw_only(), nb::arg("signals") = 16,
+             timeout())
         .def_prop_ro("signals", &Window::signal_count, "How many signals each rank has.")
         .def(
             "local", [](const Window& self) { return to_numpy(self.local()); },
+            nb::sig("def local(self) -> typing.Any"),
             "This rank's elements, as a NumPy array that shares the memory; symmetric memory for collectives.")
         .def("is_mapped", &Window::is_mapped, nb::arg("rank"),
              "Whether that rank shares memory with this one, so that map_remote() works.")
         .def(
             "map_remote", [](const Window& self, int rank) { return to_numpy(self.map_remote(rank)); }, nb::arg("rank"),
+            nb::sig("def map_remote(self, rank: int) -> typing.Any"),
             "The elements of a rank of this host, as an array that shares them; InvalidArgument for other hosts.")
-        .def("put", &put, tensor, target, offset(), nb::kw_only(), timeout(),
+        .def("put", &put,
+             nb::sig("def put(self, tensor: Array, target: int, offset: int = 0, *, timeout: datetime.timedelta | None "
+                     "= None) -> None"),
+             tensor, target, offset(), nb::kw_only(), timeout(),
              "Writes into the target's memory; returns when `tensor` may be written again.")
-        .def("get", &get, tensor, target, offset(), nb::kw_only(), timeout(),
+        .def("get", &get,
+             nb::sig("def get(self, tensor: Array, target: int, offset: int = 0, *, timeout: datetime.timedelta | None "
+                     "= None) -> None"),
+             tensor, target, offset(), nb::kw_only(), timeout(),
              "Reads from the target into `tensor`, behind all earlier puts of this rank to it.")
-        .def("put_signal", &put_signal, tensor, target, offset(), signal(), value(), nb::kw_only(), timeout(),
+        .def("put_signal", &put_signal,
+             nb::sig("def put_signal(self, tensor: Array, target: int, offset: int = 0, signal: int = 0, value: int = "
+                     "1, *, timeout: datetime.timedelta | None = None) -> None"),
+             tensor, target, offset(), signal(), value(), nb::kw_only(), timeout(),
              "put(), then signal(): the signal says that the data are there.")
-        .def("iput", &iput, tensor, target, offset(), nb::kw_only(), timeout(),
+        .def("iput", &iput,
+             nb::sig("def iput(self, tensor: Array, target: int, offset: int = 0, *, timeout: datetime.timedelta | "
+                     "None = None) -> Work | None"),
+             tensor, target, offset(), nb::kw_only(), timeout(),
              "put() without waiting: `tensor` may be written when the Work is complete.")
-        .def("iget", &iget, tensor, target, offset(), nb::kw_only(), timeout(),
+        .def("iget", &iget,
+             nb::sig("def iget(self, tensor: Array, target: int, offset: int = 0, *, timeout: datetime.timedelta | "
+                     "None = None) -> Work | None"),
+             tensor, target, offset(), nb::kw_only(), timeout(),
              "get() without waiting: `tensor` has the elements when the Work is complete.")
-        .def("iput_signal", &iput_signal, tensor, target, offset(), signal(), value(), nb::kw_only(), timeout(),
-             "put_signal() without waiting.")
-        .def("signal", &raise, target, nb::arg("signal"), value(),
+        .def("iput_signal", &iput_signal,
+             nb::sig("def iput_signal(self, tensor: Array, target: int, offset: int = 0, signal: int = 0, value: int = "
+                     "1, *, timeout: datetime.timedelta | None = None) -> Work | None"),
+             tensor, target, offset(), signal(), value(), nb::kw_only(), timeout(), "put_signal() without waiting.")
+        .def("signal", &raise, nb::sig("def signal(self, target: int, signal: int, value: int = 1) -> None"), target,
+             nb::arg("signal"), value(),
              "Adds `value` to a signal of the target, behind all earlier puts to it; never beyond 2^64 - 1.")
-        .def("wait_signal", &wait_signal, nb::arg("signal"), nb::arg("at_least"), timeout(),
-             "Blocks until this rank's signal has at least this value. Timeout leaves the window as it is.")
+        .def(
+            "wait_signal", &wait_signal,
+            nb::sig(
+                "def wait_signal(self, signal: int, at_least: int, timeout: datetime.timedelta | None = None) -> None"),
+            nb::arg("signal"), nb::arg("at_least"), timeout(),
+            "Blocks until this rank's signal has at least this value. Timeout leaves the window as it is.")
         .def("read_signal", &Window::read_signal, nb::arg("signal"), "The value of this rank's signal, now.")
-        .def("flush", &flush, nb::arg("target") = nb::none(), timeout(),
+        .def("flush", &flush,
+             nb::sig("def flush(self, target: int | None = None, timeout: datetime.timedelta | None = None) -> None"),
+             nb::arg("target") = nb::none(), timeout(),
              "Returns when all calls of this rank to the target (None: to all) have taken effect there.")
         .def(
             "fence",
@@ -192,16 +222,20 @@ void bind_windows(nb::module_& m) {
                 const milliseconds time = timeout_of(limit, "Window.fence");
                 without_gil([&] { self.fence(time); });
             },
-            timeout(), "All ranks call it: flush(), and a barrier.")
+            timeout(), nb::sig("def fence(self, timeout: datetime.timedelta | None = None) -> None"),
+            "All ranks call it: flush(), and a barrier.")
         .def(
             "close",
             [](const Window& self, nb::handle limit) {
                 const milliseconds time = timeout_of(limit, "Window.close");
                 without_gil([&] { self.close(time); });
             },
-            timeout(), "All ranks call it: a fence(), after which the window takes no calls.")
-        .def("__enter__", [](nb::object self) { return self; })
-        .def("__exit__", &leave, nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none());
+            timeout(), nb::sig("def close(self, timeout: datetime.timedelta | None = None) -> None"),
+            "All ranks call it: a fence(), after which the window takes no calls.")
+        .def(
+            "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> Window"))
+        .def("__exit__", &leave, nb::sig("def __exit__(self, type: object, value: object, traceback: object) -> None"),
+             nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none());
 }
 
 }  // namespace tutti::python

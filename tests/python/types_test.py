@@ -56,6 +56,11 @@ dist.send(x, 1)
 print(dist.recv(x) + 1)
 hfai.gather(1, [None], async_op=True).wait()
 tutti.graph.compute([x], [y], lambda: None)
+print(dist.empty_symmetric((2, 3), "float32").sum())
+with dist.Window(4, "float32") as window:
+    window.put_signal(x, target=0, offset=1)
+    window.wait_signal(0, at_least=1)
+    print(window.local()[0])
 work = dist.all_reduce(x, async_op=flag)
 if work is not None:
     work.wait()
@@ -100,6 +105,10 @@ hfai.gather(1, [None]).wait()
 hfai.pairwise_apply(print, "hello")
 tutti.graph.compute(["hello"], [x], lambda: None)
 tutti.graph.item("hello")
+dist.Window("4", "float32")
+dist.Window(4, "float32").put("hello", 0)
+dist.Window(4, "float32").get(x)
+dist.Window(4, "float32").iput(x, 0).wait()
 """
 
 
