@@ -310,6 +310,15 @@ class Model {
                         result.push_back(value(peer, number, before + i));
                 }
                 break;
+            case Collective::scan:
+            case Collective::exscan:  // of those up to this rank, or before it
+                each([&](std::uint64_t i) {
+                    const int end = line.collective == Collective::scan ? rank + 1 : rank;
+                    std::int64_t all = 0;
+                    for (int peer = 0; peer < end; ++peer) all += value(peer, number, i);
+                    return end == 0 ? nothing : all;
+                });
+                break;
             case Collective::barrier: break;
         }
         return result;

@@ -20,13 +20,13 @@ from .gathers import (
     all_gather_into_tensor_uneven, broadcast, gather, scatter,
 )
 from .reductions import (
-    all_reduce, all_reduce_coalesced, reduce, reduce_scatter, reduce_scatter_tensor, reduce_scatter_tensor_coalesced,
-    reduce_scatter_tensor_uneven,
+    all_reduce, all_reduce_coalesced, exscan, reduce, reduce_scatter, reduce_scatter_tensor, reduce_scatter_tensor_coalesced,
+    reduce_scatter_tensor_uneven, scan,
 )
 
 __all__ = [
     "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_into_tensor_coalesced",
     "all_gather_into_tensor_uneven", "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "all_to_all_v",
-    "barrier", "broadcast", "gather", "monitored_barrier", "reduce", "reduce_scatter", "reduce_scatter_tensor",
-    "reduce_scatter_tensor_coalesced", "reduce_scatter_tensor_uneven", "scatter",
+    "barrier", "broadcast", "exscan", "gather", "monitored_barrier", "reduce", "reduce_scatter", "reduce_scatter_tensor",
+    "reduce_scatter_tensor_coalesced", "reduce_scatter_tensor_uneven", "scan", "scatter",
 ]

@@ -10,8 +10,8 @@ from .._core import ReduceOp, Work
 from ._arguments import Array, Group
 
 __all__ = [
-    "all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_tensor",
-    "reduce_scatter_tensor_coalesced", "reduce_scatter_tensor_uneven",
+    "all_reduce", "all_reduce_coalesced", "exscan", "reduce", "reduce_scatter", "reduce_scatter_tensor",
+    "reduce_scatter_tensor_coalesced", "reduce_scatter_tensor_uneven", "scan",
 ]
 
 
@@ -50,6 +50,76 @@ def all_reduce(tensor: Array, op: ReduceOp = ReduceOp.SUM, group: Group = None, 
         True
     """
     return _core.all_reduce(tensor, op, group, async_op, timeout)
+
+
+@overload
+def scan(tensor: Array, op: ReduceOp = ..., group: Group = ..., async_op: Literal[False] = ..., *,
+         timeout: timedelta | None = ...) -> None: ...
+@overload
+def scan(tensor: Array, op: ReduceOp = ..., group: Group = ..., async_op: Literal[True] = ..., *,
+         timeout: timedelta | None = ...) -> Work: ...
+@overload
+def scan(tensor: Array, op: ReduceOp = ..., group: Group = ..., async_op: bool = ..., *,
+         timeout: timedelta | None = ...) -> Work | None: ...
+def scan(tensor: Array, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False, *,
+         timeout: timedelta | None = None) -> Work | None:
+    """Prefix (MPI_Scan): `tensor` becomes the combination of those of ranks 0, 1, … up to this one, element by element, in
+    place and in the order of ranks.
+
+    Args:
+        tensor: this rank's values, and the result; of any shape, with the same dtype and number of elements on all ranks.
+        op: how elements are combined; BAND, BOR and BXOR are for integers and booleans, AVG is refused.
+        group: the ranks that take part; None: the default group.
+        async_op: return a Work at once; no array may be touched before it is complete.
+        timeout: of this call; None or zero: the group's.
+
+    Returns:
+        A Work with `async_op`; otherwise None, as outside of the group (with a UserWarning).
+
+    Raises:
+        InvalidArgument: before anything is sent; the group stays usable.
+        CollectiveMismatch, PeerLost, Timeout, Aborted: on every rank; the group is unusable afterwards.
+
+    Example:
+        >>> x = np.array([1.0, 2.0])
+        >>> dist.scan(x)
+    """
+    return _core.scan(tensor, op, group, async_op, timeout)
+
+
+@overload
+def exscan(tensor: Array, op: ReduceOp = ..., group: Group = ..., async_op: Literal[False] = ..., *,
+           timeout: timedelta | None = ...) -> None: ...
+@overload
+def exscan(tensor: Array, op: ReduceOp = ..., group: Group = ..., async_op: Literal[True] = ..., *,
+           timeout: timedelta | None = ...) -> Work: ...
+@overload
+def exscan(tensor: Array, op: ReduceOp = ..., group: Group = ..., async_op: bool = ..., *,
+           timeout: timedelta | None = ...) -> Work | None: ...
+def exscan(tensor: Array, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False, *,
+           timeout: timedelta | None = None) -> Work | None:
+    """As scan, without this rank's own values (MPI_Exscan): the combination of those of the ranks before it. Rank 0, which has
+    none before it, keeps its `tensor` as it was.
+
+    Args:
+        tensor: this rank's values, and the result but on rank 0; of any shape, with the same dtype and number of elements on all ranks.
+        op: how elements are combined; BAND, BOR and BXOR are for integers and booleans, AVG is refused.
+        group: the ranks that take part; None: the default group.
+        async_op: return a Work at once; no array may be touched before it is complete.
+        timeout: of this call; None or zero: the group's.
+
+    Returns:
+        A Work with `async_op`; otherwise None, as outside of the group (with a UserWarning).
+
+    Raises:
+        InvalidArgument: before anything is sent; the group stays usable.
+        CollectiveMismatch, PeerLost, Timeout, Aborted: on every rank; the group is unusable afterwards.
+
+    Example:
+        >>> x = np.array([1.0, 2.0])
+        >>> dist.exscan(x)
+    """
+    return _core.exscan(tensor, op, group, async_op, timeout)
 
 
 @overload
