@@ -46,6 +46,9 @@ install: installed  ## build the library, the program and the backends, and inst
 	  echo "tutti: $(PREFIX) cannot be written to; type: make install PREFIX=/a/folder/of/yours, or type it as root"; exit 1; }
 	@echo "tutti: installed in $(PREFIX); build/install.log has the list"
 
+uninstall:  ## remove what the last `make install` installed: the files of build/install_manifest.txt
+	@tools/uninstall build
+
 bench:  ## install the peers, measure tutti beside them; the targets' table, build/bench/targets.json and a report
 	@$(DEPS) library test bench
 	@$(MAKE) --no-print-directory build DEPS=true

@@ -37,7 +37,8 @@ foreach(document IN ITEMS LICENSE NOTICE README.md CHANGELOG.md CONTRIBUTING.md 
   install(FILES "${PROJECT_SOURCE_DIR}/${document}" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 endforeach()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
-        FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png")
+        FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png"
+        PATTERN "against-peers" EXCLUDE PATTERN "graph" EXCLUDE)  # sources of pictures
 install(TARGETS tutti EXPORT tuttiTargets)
 install(TARGETS tutti-static EXPORT tuttiStaticTargets)
 install(EXPORT tuttiTargets NAMESPACE tutti:: DESTINATION "${tutti_cmake_dir}")

@@ -2,6 +2,7 @@
 # `cmake --install` of a build with all parts installs everything or nothing, and leaves the prefix's root clean. The parts
 # are configured, not built: empty files stand in for what a build makes, and a few lines for nanobind and PyTorch, as
 # what is installed where does not depend on them.
+# tools/uninstall removes all of it.
 # Usage: install_test.sh BUILD SOURCE
 set -euo pipefail
 build=$1 source=$2
@@ -46,5 +47,13 @@ touch "${missing[-1]}"
 cmake --install "$work/build" --prefix "$work/prefix" >"$work/install.log" 2>&1 || { tail "$work/install.log"; fail "stopped half-way"; }
 [ "$(cd "$work/prefix" && echo *)" = "bin include lib share" ] || fail "the prefix has $(cd "$work/prefix" && echo *): expected bin include lib share"
 [ -e "$work/prefix/share/doc/tutti/LICENSE" ] && [ -e "$work/prefix/share/doc/tutti/NOTICE" ] || fail "the licences are not in share/doc/tutti"
-echo "install: everything or nothing; the prefix has bin, include, lib and share"
+
+# It goes again, and what others have put beside it stays.
+touch "$work/prefix/include/tutti/of_others.hpp"
+"$source/tools/uninstall" "$work/build" >"$work/uninstall.log" || fail "uninstalling failed"
+left=$(cd "$work/prefix" && find . \( ! -type d -o -name '*tutti*' \) | sort | paste -sd ' ')
+[ "$left" = "./include/tutti ./include/tutti/of_others.hpp" ] || fail "uninstalling left $left"
+"$source/tools/uninstall" "$work/build" 2>"$work/uninstall.log" && fail "uninstalling twice succeeded"
+grep -q "nothing to remove" "$work/uninstall.log" || fail "uninstalling twice says $(cat "$work/uninstall.log")"
+echo "install: everything or nothing, and back; the prefix has bin, include, lib and share"
 rm -rf "$work"
