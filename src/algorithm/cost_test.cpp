@@ -59,10 +59,8 @@ TEST(Cost, every_flat_algorithm_has_a_formula_and_more_bytes_never_take_less) {
     }
 }
 
-double walked(const Layout& layout, Request request, const CostModel& costs) {
-    std::vector<schedule::Schedule> schedules;
-    for (request.rank = 0; request.rank < layout.size(); ++request.rank) schedules.push_back(plan(layout, request));
-    return walked_us(schedules, layout, request.element_bytes, costs);
+double walked(const Layout& layout, const Request& request, const CostModel& costs) {
+    return walked_us(schedules_of(layout, request), layout, request.element_bytes, costs);
 }
 
 TEST(Walk, takes_about_what_the_formula_says) {

@@ -57,14 +57,16 @@ std::string prices(const Layout& layout, const Request& request, const CostModel
 
 }  // namespace
 
-std::string explain(const Layout& layout, Request request, const std::string& source) {
-    const Choice choice = choose(layout, request);
+std::vector<Schedule> schedules_of(const Layout& layout, Request request) {
     std::vector<Schedule> schedules;
-    for (Rank rank = 0; rank < layout.size(); ++rank) {
-        TUTTI_ASSERT(layout.size() >= 1 && request.element_bytes > 0);
-        request.rank = rank;
-        schedules.push_back(plan(layout, request));
-    }
+    TUTTI_ASSERT(layout.size() >= 1 && request.element_bytes > 0);
+    for (request.rank = 0; request.rank < layout.size(); ++request.rank) schedules.push_back(plan(layout, request));
+    return schedules;
+}
+
+std::string explain(const Layout& layout, const Request& request, const std::string& source) {
+    const Choice choice = choose(layout, request);
+    const std::vector<Schedule> schedules = schedules_of(layout, request);
     std::uint64_t sent = 0, published = 0;
     for (const Step& step : schedules[0].steps) {
         if (step.kind == StepKind::send) sent += bytes_from(schedules[0], step, request.element_bytes);
@@ -107,12 +109,9 @@ std::string explain(const Layout& layout, Request request, const std::string& so
     return text;
 }
 
-schedule::Recipe recipe_of(const Layout& layout, Request request) {
-    TUTTI_ASSERT(request.element_bytes > 0);
-    schedule::Recipe recipe;
-    for (Rank rank = 0; rank < layout.size(); ++rank) {
-        request.rank = rank;
-        Schedule& s = recipe.ranks.emplace_back(plan(layout, request));
+schedule::Recipe recipe_of(const Layout& layout, const Request& request) {
+    schedule::Recipe recipe{.ranks = schedules_of(layout, request)};
+    for (Schedule& s : recipe.ranks) {
         s.algorithm = "my_" + s.algorithm;
         s.otherwise.reset();  // the table's choice, which a text need not say
     }

@@ -37,19 +37,25 @@ class Walk {
         TUTTI_ASSERT(schedules.size() == static_cast<std::size_t>(layout.size()));
     }
 
-    double run() {
+    std::vector<std::vector<Span>> run() {
         for (bool moved = true; moved;) {
             moved = false;
             for (Rank rank = 0; rank < layout_.size(); ++rank) moved |= advance(rank);
         }
-        return std::ranges::max_element(walkers_, {}, &Walker::now)->now;
+        std::vector<std::vector<Span>> spans;
+        for (const Walker& walker : walkers_) {
+            TUTTI_ASSERT(walker.first == walker.done.size());  // schedules are free of deadlock
+            auto& row = spans.emplace_back();
+            for (const auto& span : walker.done) row.push_back(span.value_or(Span{walker.now, walker.now}));
+        }
+        return spans;
     }
 
  private:
     struct Walker {
-        double now = 0;                           // when the core has time for the next step
-        std::vector<std::optional<double>> done;  // when each step was
-        std::size_t first = 0;                    // of those that are not
+        double now = 0;                         // when the core has time for the next step
+        std::vector<std::optional<Span>> done;  // when each step was
+        std::size_t first = 0;                  // of those that are not
     };
     using Lane = std::pair<Rank, Rank>;
     static constexpr std::size_t looked_ahead = 256;  // steps that wait, beyond which none is looked for
@@ -77,9 +83,10 @@ class Walk {
                 if (message) blocked = true;
                 continue;
             }
-            walker.now = std::max(walker.now, *ready) + crowd_ * busy_us(rank, step);
+            const double begin = std::max(walker.now, *ready);
+            walker.now = begin + crowd_ * busy_us(rank, step);
+            walker.done[i] = Span{begin, walker.now};
             TUTTI_ASSERT(walker.now >= *ready);
-            walker.done[i] = walker.now;
             if (step.kind == StepKind::publish || step.kind == StepKind::signal)
                 published_[{rank, step.round}] = walker.now;
             if (step.kind == StepKind::send) arrivals_[{rank, step.peer}].push_back(walker.now + way_us(rank, step));
@@ -97,7 +104,7 @@ class Walk {
         for (std::uint32_t a = 0; a < step.after_count; ++a) {
             const auto& done = walkers_[static_cast<std::size_t>(rank)].done[s.after[step.first_after + a]];
             if (!done) return std::nullopt;
-            ready = std::max(ready, *done);
+            ready = std::max(ready, done->end_us);
         }
         const auto wait_for = [&](Rank peer) {
             const auto found = published_.find({peer, step.round});
@@ -198,10 +205,19 @@ class Walk {
 
 }  // namespace
 
-double walked_us(const std::vector<Schedule>& schedules, const Layout& layout, std::uint64_t element_bytes,
-                 const CostModel& costs) {
+std::vector<std::vector<Span>> walk(const std::vector<Schedule>& schedules, const Layout& layout,
+                                    std::uint64_t element_bytes, const CostModel& costs) {
     TUTTI_ASSERT(!schedules.empty());
     return Walk(schedules, layout, element_bytes, costs).run();
+}
+
+double walked_us(const std::vector<Schedule>& schedules, const Layout& layout, std::uint64_t element_bytes,
+                 const CostModel& costs) {
+    double last = 0;
+    for (const auto& row : walk(schedules, layout, element_bytes, costs)) {
+        for (const Span& span : row) last = std::max(last, span.end_us);
+    }
+    return last;
 }
 
 }  // namespace tutti::algorithm

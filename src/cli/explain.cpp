@@ -2,11 +2,13 @@
 #include "algorithm/explain.hpp"
 #include "core/assert.hpp"
 
+#include "algorithm/picture.hpp"
 #include "algorithm/select.hpp"
 #include "cli/commands.hpp"
 #include "cli/explain_graph.hpp"
 #include "cli/explain_quantized.hpp"
 #include "cli/manual/page.hpp"
+#include "cli/output_file.hpp"
 #include "command/requests.hpp"
 #include "core/env.hpp"
 #include "operation/planner.hpp"
@@ -20,10 +22,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <memory>
 #include <numeric>
 #include <sstream>
@@ -111,34 +110,34 @@ std::string step_before(const algorithm::Layout& layout, const algorithm::Reques
 
 constexpr const char* quantized_name = "quantized_all_reduce";
 
-std::string explain_quantised(const ExplainArguments& a) {
+algorithm::Request quantised_request_of(const ExplainArguments& a, const algorithm::Layout& layout) {
     if (a.block < 32 || a.block > 1024 || a.block % 32 != 0)
         throw InvalidArgument("--block " + std::to_string(a.block) + ": expected a multiple of 32 from 32 to 1024");
-    const algorithm::Layout layout = layout_of(a);
     const DType dtype = dtype_from_string(a.dtype);
     const QuantizedType type = quantized_type_from_string(a.type);
-    const auto block = static_cast<std::uint64_t>(a.block);
-    const std::string when = explain_quantized({.bytes = bytes_of(a.bytes, "--bytes"),
-                                                .dtype = dtype,
-                                                .ranks = a.ranks,
-                                                .one_host = layout.one_host(),
-                                                .type = type,
-                                                .block = block,
-                                                .quantize_results = !a.one_leg,
-                                                .network_gbps = a.network_gbps},
-                                               layout.tuning.costs.value_or(algorithm::CostModel{}), source_of(layout));
     const algorithm::Quantizing quantizing{.format = static_cast<quantize::Format>(type),
-                                           .block = block,
+                                           .block = a.block,
                                            .gathers_codes = !a.one_leg,
                                            .input_type = dtype,
                                            .output_type = dtype,
-                                           .tile = algorithm::tile_elements(block, layout.one_host())};
-    const algorithm::Request request{.collective = Collective::all_reduce,
-                                     .element_bytes = size_of(dtype),
-                                     .dtype = dtype,
-                                     .count = bytes_of(a.bytes, "--bytes") / size_of(dtype),
-                                     .quantizing = quantizing};
-    return when + algorithm::explain(layout, request, source_of(layout));
+                                           .tile = algorithm::tile_elements(a.block, layout.one_host())};
+    return {.collective = Collective::all_reduce,
+            .element_bytes = size_of(dtype),
+            .dtype = dtype,
+            .count = bytes_of(a.bytes, "--bytes") / size_of(dtype),
+            .quantizing = quantizing};
+}
+
+std::string when_quantised(const ExplainArguments& a, const algorithm::Layout& layout) {
+    return explain_quantized({.bytes = bytes_of(a.bytes, "--bytes"),
+                              .dtype = dtype_from_string(a.dtype),
+                              .ranks = a.ranks,
+                              .one_host = layout.one_host(),
+                              .type = quantized_type_from_string(a.type),
+                              .block = a.block,
+                              .quantize_results = !a.one_leg,
+                              .network_gbps = a.network_gbps},
+                             layout.tuning.costs.value_or(algorithm::CostModel{}), source_of(layout));
 }
 
 // Lines that are longer than the terminal is wide go on below: under the words of a step, or a little to the right.
@@ -172,10 +171,7 @@ void save(const schedule::Recipe& recipe, const std::string& file) {
                         "(--bytes, --ranks); it runs for multiples",
                         file, schedule::elements_max, schedule::ranks_max));
     }
-    std::ofstream out(file);
-    if (!(out << text << std::flush))
-        throw InvalidArgument(
-            fmt::format("--save {}: expected a file that can be written: {}", file, std::strerror(errno)));
+    write_output("--save", file, text);
     TUTTI_ASSERT(!recipe.ranks.empty());
     const schedule::Schedule& first = recipe.ranks.front();
     const bool staged = !first.in_place && std::ranges::any_of(first.steps, [](const schedule::Step& step) {
@@ -184,6 +180,11 @@ void save(const schedule::Recipe& recipe, const std::string& file) {
     fmt::print("  saved in {}; {}\n", file,
                staged ? "TUTTI_SCHEDULE takes no steps on the staging area: see --transport tcp"
                       : fmt::format("try it: TUTTI_SCHEDULE={}", file));
+}
+
+std::string question_of(const ExplainArguments& a) {
+    return fmt::format("{} of {} between {} rank{}{}", a.collective, a.bytes, a.ranks, a.ranks == 1 ? "" : "s",
+                       a.hosts > 1 ? fmt::format(" on {} hosts", a.hosts) : "");
 }
 
 std::vector<std::string> explained_collectives() {
@@ -231,11 +232,14 @@ Command add_explain(CLI::App& app) {
                     "graphs of all ranks, as Graph::to_text() writes them: prove and optimise them")
         ->expected(1, ranks_max)
         ->type_name("FILE");
-    sub->add_option("--svg", a->svg, "--graph: also draw the graph of --rank before and after, over its predicted time")
+    sub->add_option("--svg", a->svg,
+                    "also draw the steps of all ranks over their predicted time; --graph: the graph of --rank, before "
+                    "and after")
         ->type_name("FILE");
     sub->footer(
         "Examples:\n"
         "  tutti explain all_reduce -n 8 -b 1M --hosts 2\n"
+        "  tutti explain broadcast -n 8 --transport tcp --svg broadcast.svg\n"
         "  tutti explain --table\n"
         "  tutti explain --choices -n 4\n"
         "  tutti explain --graph step.0 step.1 --svg step.svg\n\n"
@@ -246,7 +250,6 @@ Command add_explain(CLI::App& app) {
                 throw InvalidArgument(fmt::format("--graph and {}: expected one of them", a->collective));
             return explain_graphs({.files = a->graphs, .rank = a->rank, .svg = a->svg});
         }
-        if (!a->svg.empty()) throw InvalidArgument("--svg draws what --graph names: expected --graph FILE");
         if (a->table) {
             std::fputs(algorithm::describe_table(tuning_of().rules).c_str(), stdout);
             return 0;
@@ -267,16 +270,15 @@ Command add_explain(CLI::App& app) {
                                       std::to_string(a->ranks - 1));
             }
         }
-        if (a->collective == quantized_name) {
-            print(explain_quantised(*a));
-            return 0;
-        }
         const algorithm::Layout layout = layout_of(*a);
-        const std::string source = source_of(layout);
-        algorithm::Request request = request_of(*a);
-        if (!request.algorithm) request.algorithm = algorithm::parse_override(layout.tuning.named, request.collective);
-        print(algorithm::explain(layout, request, source) + step_before(layout, request));
-        if (!a->save.empty()) save(algorithm::recipe_of(layout, request), a->save);
+        const bool quantised = a->collective == quantized_name;
+        algorithm::Request request = quantised ? quantised_request_of(*a, layout) : request_of(*a);
+        if (!quantised && !request.algorithm)
+            request.algorithm = algorithm::parse_override(layout.tuning.named, request.collective);
+        if (!a->svg.empty()) write_output("--svg", a->svg, algorithm::picture_of(layout, request, question_of(*a)));
+        print((quantised ? when_quantised(*a, layout) : std::string()) +
+              algorithm::explain(layout, request, source_of(layout)) + step_before(layout, request));
+        if (!quantised && !a->save.empty()) save(algorithm::recipe_of(layout, request), a->save);
         return 0;
     };
 }

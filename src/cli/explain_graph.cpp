@@ -3,6 +3,7 @@
 #include "cli/line_diff.hpp"
 #include "cli/manual/page.hpp"
 #include "core/assert.hpp"
+#include "cli/output_file.hpp"
 #include "core/text.hpp"
 #include "core/whole_file.hpp"
 #include "graph/picture.hpp"
@@ -15,12 +16,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <numeric>
-#include <span>
 #include <utility>
 
 namespace tutti::cli {
@@ -118,14 +115,6 @@ void print_changes(const Graph& captured, const graph::Optimised& optimised) {
     show("\na replay: {:.1f} us before, {:.1f} us after\n", captured.predicted_us(), optimised.graph.predicted_us());
 }
 
-void write_picture(const std::string& file, std::span<const graph::Panel> panels) {
-    TUTTI_ASSERT(!file.empty() && !panels.empty());
-    std::ofstream out(file, std::ios::binary);
-    if (!(out << graph::picture_of(panels) << std::flush))
-        throw InvalidArgument(
-            fmt::format("--svg {}: expected a file that can be written: {}", file, std::strerror(errno)));
-}
-
 }  // namespace
 
 int explain_graphs(const GraphQuestion& question) {
@@ -151,7 +140,7 @@ int explain_graphs(const GraphQuestion& question) {
     if (std::ranges::any_of(graphs, &Graph::changed)) {
         show("passes have changed these graphs already; none runs again\n");
         const std::vector<graph::Panel> panels{{of_rank + "as it is", shown->graph}};
-        if (!question.svg.empty()) write_picture(question.svg, panels);
+        if (!question.svg.empty()) write_output("--svg", question.svg, graph::picture_of(panels));
         return 0;
     }
     const std::vector<graph::Optimised> optimised = graph::optimise(graphs, {.stages = true});
@@ -159,7 +148,7 @@ int explain_graphs(const GraphQuestion& question) {
     const graph::Optimised& result = optimised[static_cast<std::size_t>(shown - all.begin())];
     print_changes(shown->graph, result);
     const std::vector<graph::Panel> panels{{of_rank + "before", shown->graph}, {of_rank + "after", result.graph}};
-    if (!question.svg.empty()) write_picture(question.svg, panels);
+    if (!question.svg.empty()) write_output("--svg", question.svg, graph::picture_of(panels));
     return 0;
 }
 

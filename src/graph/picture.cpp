@@ -1,11 +1,11 @@
 #include "graph/picture.hpp"
 
+#include "core/svg.hpp"
 #include "graph/value.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <map>
 
@@ -33,20 +33,6 @@ text { font: 12px system-ui, Helvetica, Arial, sans-serif; fill: #4a4a4b }
 </style>
 )";
 
-std::string xml(std::string_view text) {
-    std::string result;
-    for (const char c : text) {
-        switch (c) {
-            case '<': result += "&lt;"; break;
-            case '>': result += "&gt;"; break;
-            case '&': result += "&amp;"; break;
-            case '"': result += "&quot;"; break;
-            default: result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-        }
-    }
-    return result;
-}
-
 const char* style_of(const Node& n) {
     if (n.kind == Kind::wait) return "wait";
     if (n.kind == Kind::copy) return "copy";
@@ -61,15 +47,6 @@ std::string label_of(const Node& n, double width) {
         if (letter_width * static_cast<double>(label.size()) + 4 <= width) return label;
     }
     return {};
-}
-
-// A distance of marks on the axis that leaves room for their numbers: 1, 2 or 5 times a power of ten.
-double step_of(double total_us) {
-    const double least = total_us / 6, power = std::pow(10, std::floor(std::log10(least)));
-    for (const double factor : {1., 2., 5.}) {
-        if (factor * power >= least) return factor * power;
-    }
-    return 10 * power;
 }
 
 class Drawing {
@@ -95,7 +72,7 @@ class Drawing {
 
     void text(double at, double y, const char* style_name, std::string_view words, const char* anchor = "start") {
         svg_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\" text-anchor=\"{}\">{}</text>\n", at, y,
-                            style_name, anchor, xml(words));
+                            style_name, anchor, svg::escaped(words));
     }
     void draw_lane(const char* name, double y) {
         text(left_, y - 8 - (y == compute_y ? 18 : 0), "soft", name);
@@ -103,7 +80,7 @@ class Drawing {
                             panel_width);
     }
     void draw_axis() {
-        const double step = step_of(total_us_);
+        const double step = svg::mark_distance(total_us_);
         for (double us = 0; us <= total_us_ * 1.0001; us += step) {
             svg_ += fmt::format("<path class=\"lane\" d=\"M{:.1f} {:.1f}v5\"/>\n", x(us), axis_y);
             text(x(us), axis_y + 18, "soft", fmt::format("{:g}", us), us == 0 ? "start" : "middle");
@@ -116,7 +93,7 @@ class Drawing {
         svg_ += fmt::format(
             "<g><title>node {}: {}; from {:.1f} to {:.1f} µs</title><rect class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\" "
             "width=\"{:.1f}\" height=\"{:.1f}\" rx=\"2\"/></g>\n",
-            n.id, xml(describe(graph_, n)), bar.begin_us, bar.end_us, style_of(n), x(bar.begin_us), top(bar),
+            n.id, svg::escaped(describe(graph_, n)), bar.begin_us, bar.end_us, style_of(n), x(bar.begin_us), top(bar),
             width(bar), bar_height);
         const std::string label = n.kind == Kind::wait ? "" : label_of(n, width(bar));
         if (!label.empty()) text(x(bar.begin_us) + width(bar) / 2, top(bar) + 19, "in", label, "middle");

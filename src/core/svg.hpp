@@ -1,0 +1,17 @@
+// SVG: what pictures, and pages beside them, have in common. Pure functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace tutti::svg {
+
+/// The text as it stands between the marks of XML or HTML, or in an attribute. Control characters but newlines are
+/// blanks.
+std::string escaped(std::string_view text);
+
+/// A distance of marks on an axis of that length that leaves room for their numbers: 1, 2 or 5 times a power of ten.
+/// Precondition: `total` is above 0.
+double mark_distance(double total);
+
+}  // namespace tutti::svg
