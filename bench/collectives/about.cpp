@@ -71,7 +71,8 @@ About about_this_host() {
             .command = std::move(command),
             .threads = std::thread::hardware_concurrency(),
             .load = load[0],
-            .versions = {}};
+            .versions = {},
+            .absent = {}};
 }
 
 std::vector<std::pair<std::string, std::string>> versions_of(const Options& options) {

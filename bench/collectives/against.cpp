@@ -138,15 +138,17 @@ struct Peer {
     std::string name;
     fs::path program;
 };
+fs::path program_of(const std::string& peer) {
+    return peers_folder() / (peer == "torch" ? "torch_gloo.py" : peer);
+}
 std::vector<Peer> peers_of(const Options& options) {
+    const auto absent = absent_peers(options);
+    for (const auto& [name, why] : absent)
+        std::fprintf(stderr, "tutti bench: %s is left out: %s\n", name.c_str(), why.c_str());
     std::vector<Peer> peers;
     for (const std::string& name : options.against) {
-        const fs::path program = peers_folder() / (name == "torch" ? "torch_gloo.py" : name);
-        if (const std::string why = missing(name, options, program); !why.empty()) {
-            std::fprintf(stderr, "tutti bench: %s is left out: %s\n", name.c_str(), why.c_str());
-        } else {
-            peers.push_back({name, program});
-        }
+        if (std::ranges::find(absent, name, &std::pair<std::string, std::string>::first) == absent.end())
+            peers.push_back({name, program_of(name)});
     }
     return peers;
 }
@@ -244,6 +246,15 @@ class Comparison {
 
 std::vector<std::string> peer_names() {
     return {"openmpi", "mpich", "gloo", "torch"};
+}
+
+std::vector<std::pair<std::string, std::string>> absent_peers(const Options& options) {
+    std::vector<std::pair<std::string, std::string>> absent;
+    for (const std::string& name : options.against) {
+        if (const std::string why = missing(name, options, program_of(name)); !why.empty())
+            absent.emplace_back(name, why);
+    }
+    return absent;
 }
 
 std::vector<Row> compare(const Options& options, const Limits& limits, const StartOwn& own) {

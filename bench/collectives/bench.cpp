@@ -122,6 +122,7 @@ int finish(const Options& options, const Limits& limits, const std::vector<Row>&
     if (report != nullptr) {
         About about = about_this_host();
         about.versions = versions_of(options);
+        about.absent = absent_peers(options);
         report->write(rows, limits, std::move(about));
         std::printf("# report: %s/index.html%s\n", options.report.c_str(),
                     report->why_no_plots().empty() ? "" : ", without plots");

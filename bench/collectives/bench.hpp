@@ -156,6 +156,8 @@ using StartOwn = std::function<int(const Options& options)>;
 /// Throws std::runtime_error when a program fails.
 std::vector<Row> compare(const Options& options, const Limits& limits, const StartOwn& own);
 std::vector<std::string> peer_names();
+/// Of those that are asked for: which cannot be measured here, and why.
+std::vector<std::pair<std::string, std::string>> absent_peers(const Options& options);
 
 void print_header(std::FILE* to, const Options& options, const Limits& limits);
 /// 0 where nothing is moved.

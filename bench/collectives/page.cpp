@@ -56,6 +56,10 @@ std::string facts(const About& about, const Limits& limits) {
     for (const auto& [name, number] : about.versions)
         versions += fmt::format("{}{} {}", versions.empty() ? "" : ", ", html(name), html(number));
     fact("versions", versions);
+    std::string absent;
+    for (const auto& [name, why] : about.absent)
+        absent += fmt::format("{}{}: {}", absent.empty() ? "" : "; ", html(name), html(why));
+    if (!absent.empty()) fact("not measured", absent);
     if (limits.copies.empty()) return list + "</dl>\n";
     std::string copies = fmt::format("a cache line from core to core {:.0f} ns; memcpy by one core", limits.line_ns);
     for (const auto& copy : limits.copies)

@@ -15,6 +15,7 @@ struct About {
     unsigned threads = 0;                                       ///< of the hardware
     double load = 0;                                            ///< processes that wanted to run in the minute before
     std::vector<std::pair<std::string, std::string>> versions;  ///< names and versions, tutti's first
+    std::vector<std::pair<std::string, std::string>> absent;    ///< peers that were asked for and not here, and why
 };
 /// Of this host and this process, now; without versions.
 About about_this_host();

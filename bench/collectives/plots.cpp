@@ -41,9 +41,12 @@ void write_file(const fs::path& file, const std::string& text) {
 std::string json_of(const About& about) {
     nlohmann::ordered_json versions = nlohmann::ordered_json::object();
     for (const auto& [name, number] : about.versions) versions[name] = number;
+    nlohmann::ordered_json absent = nlohmann::ordered_json::object();
+    for (const auto& [name, why] : about.absent) absent[name] = why;
     const nlohmann::ordered_json object = {
-        {"host", about.host}, {"cpu", about.cpu},   {"hardware_threads", about.threads}, {"system", about.system},
-        {"date", about.date}, {"load", about.load}, {"command", about.command},          {"versions", versions}};
+        {"host", about.host},       {"cpu", about.cpu},     {"hardware_threads", about.threads},
+        {"system", about.system},   {"date", about.date},   {"load", about.load},
+        {"command", about.command}, {"versions", versions}, {"absent", absent}};
     return object.dump(2) + '\n';
 }
 

@@ -263,14 +263,14 @@ class Bench(CliCase):
         for row, factor in zip(found, (1.5, 0.75)):
             self.assertAlmostEqual(row["busbw_gbps"], row["bytes"] / row["median_us"] / 1000 * factor, 6)
 
-    def test_peers_are_measured_in_turn_and_missing_ones_are_named(self):
+    def test_peers_are_measured_in_turn_and_missing_ones_are_named_on_the_page_too(self):
         """With every peer that is built here (make bench builds them); one that is not is left out, and told."""
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "rows.json"
             done = self.tutti("bench", "all", "-n", 2, "-b", 64, "-e", 64, "--against", "openmpi,mpich,gloo,torch",
-                              "--rounds", 1, "--seconds", "0.01", "--no-limits", "--json", file)
+                              "--rounds", 1, "--seconds", "0.01", "--no-limits", "--json", file, "--report", folder)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            rows = json.loads(file.read_text())
+            rows, page = json.loads(file.read_text()), (pathlib.Path(folder) / "index.html").read_text()
         found = {row["implementation"] for row in rows}
         self.assertIn("tutti", found)
         for row in rows:
@@ -280,6 +280,7 @@ class Bench(CliCase):
             if told:
                 why = re.search(rf"{peer} is left out: (.*)", done.stderr)
                 print(f"left out: cli_bench_test, the peer {peer}: {why.group(1)}", flush=True)
+                self.assertIn(f"{peer}: {why.group(1)}", page[page.index("<dt>not measured<dd>"):])
             self.assertNotEqual(told, any(name.startswith(peer) for name in found), done.stderr)
 
     def test_bad_arguments_are_refused_in_a_sentence(self):
