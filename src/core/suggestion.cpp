@@ -33,9 +33,11 @@ std::size_t distance(const std::string& a, const std::string& b) {
     return row[b.size()];
 }
 
-// Its letters stand in the name in the same order, and it begins with the same.
+// Its letters stand in the name in the same order, and it begins with the same. Two letters stand for three at most.
 bool abbreviates(const std::string& word, const std::string& name) {
-    if (word.size() < 3 || name.size() < word.size() || word.front() != name.front()) return false;
+    if (word.size() < 2 || (word.size() == 2 && name.size() > 3) || name.size() < word.size() ||
+        word.front() != name.front())
+        return false;
     std::size_t found = 0;
     for (const char c : name) found += found < word.size() && c == word[found] ? 1 : 0;
     TUTTI_ASSERT(found <= word.size());

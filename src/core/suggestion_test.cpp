@@ -16,6 +16,8 @@ TEST(Suggestion, finds_what_a_slip_of_the_keyboard_meant) {
     EXPECT_EQ(nearest("alltoall", collectives), "all_to_all");
     EXPECT_EQ(nearest("reducescatter", collectives), "reduce_scatter");
     EXPECT_EQ(nearest("barier", collectives), "barrier");
+    EXPECT_EQ(nearest("rn", std::array{"bench", "run", "trace"}), "run");
+    EXPECT_EQ(nearest("rx", std::array{"bench", "run", "trace"}), "");
     EXPECT_EQ(nearest("tpc", std::array{"auto", "shm", "tcp"}), "tcp");
 }
 
