@@ -46,6 +46,7 @@ constexpr auto table = std::to_array<Variable>({
      "set by tutti run, as MASTER_PORT: where that is another, TUTTI_STORE_PORT does not count"},
     {"TUTTI_LIFELINE_TIMEOUT_MS",
      "how long a host may not answer until its ranks count as lost, in milliseconds (default 13500; at least 2000)"},
+    {"TUTTI_LOG_FORMAT", "text (default), or json: each line of the log is a JSON object"},
     {"TUTTI_LOG_LEVEL", "trace, debug, info, warning (default), error or off"},
     {"TUTTI_METRICS_FILE", "file that takes the counters of this process every second, as Prometheus reads them"},
     {"TUTTI_MPI_LIB",

@@ -9,6 +9,7 @@
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <nlohmann/json.hpp>
 
 #include <array>
 #include <atomic>
@@ -29,8 +30,20 @@ constexpr std::array<std::pair<std::string_view, Level>, 7> names{{{"trace", Lev
                                                                    {"error", Level::error},
                                                                    {"off", Level::off}}};
 
+constexpr const char* words = "%L%m%d %H:%M:%S.%f %t %s:%#] %v";
+constexpr const char* json_lines =
+    R"({"time":"%Y-%m-%dT%H:%M:%S.%f%z","level":"%l","pid":%P,"thread":%t,"file":"%s","line":%#,"message":%v})";
+
+bool writes_json() {
+    static const bool json = in_lower_case(env::get("TUTTI_LOG_FORMAT").value_or("")) == "json";
+    return json;
+}
+
 // A wrong value is no reason to stop a job, nor one for silence. PyTorch warns of its own variable.
 Level initial_level() {
+    if (const auto format = env::get("TUTTI_LOG_FORMAT"); format && !writes_json() && in_lower_case(*format) != "text")
+        write(Level::warning, __FILE__, __LINE__,
+              fmt::format("environment variable TUTTI_LOG_FORMAT={}: expected text or json", *format));
     for (const char* variable : {"TUTTI_LOG_LEVEL", "TORCH_CPP_LOG_LEVEL"}) {
         const auto text = env::get(variable);
         if (!text) continue;
@@ -58,7 +71,7 @@ spdlog::logger& sink() {
     // Never destroyed: groups are left while the process ends.
     static const auto& logger = *new const std::shared_ptr<spdlog::logger>([] {
         auto made = std::make_shared<spdlog::logger>("tutti", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-        made->set_pattern("%L%m%d %H:%M:%S.%f %t %s:%#] %v");
+        made->set_pattern(writes_json() ? json_lines : words);
         made->set_level(spdlog::level::trace);
         made->flush_on(spdlog::level::trace);
         return made;
@@ -99,6 +112,12 @@ void follow(DebugLevel debug) noexcept {
 void write(Level level, const char* file, int line, std::string_view message) {
     TUTTI_ASSERT(file != nullptr && line >= 0);
     TUTTI_ASSERT(level < Level::off);
+    std::string quoted;
+    if (writes_json()) {
+        using Json = nlohmann::json;
+        quoted = Json(message).dump(-1, ' ', false, Json::error_handler_t::replace);
+        message = quoted;
+    }
     sink().log(spdlog::source_loc{file, line, ""}, to_spdlog(level), message);
 }
 

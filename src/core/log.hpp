@@ -1,7 +1,7 @@
 // Logging: levels, and one function that writes a line. spdlog stays behind this header.
 //
 // Threads: any. Nothing is written below the level; the arguments of a suppressed line are not formatted.
-// Lines go to stderr: "W1121 13:45:10.123456 4711 file.cpp:12] message".
+// Lines go to stderr: "W1121 13:45:10.123456 4711 file.cpp:12] message", or a JSON object each (TUTTI_LOG_FORMAT=json).
 #pragma once
 
 #include <tutti/debug.hpp>

@@ -1,11 +1,12 @@
 """What tutti changes on its host: nothing but what it says, in the log and in tutti doctor."""
+import json
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 
-from cli_case import CliCase, TUTTI, main
+from cli_case import CliCase, TOUR, TUTTI, main
 
 ROOT = os.geteuid() == 0
 # Asynchronous operations that no rank can finish where it starts them; on some machines they are messages that the kernel copies.
@@ -33,6 +34,22 @@ class HostSettings(CliCase):
         self.assertEqual(len(lines), 2, lines)
         for line in lines:
             self.assertRegex(line, r"I\d.* niceness -?\d+, as TUTTI_PROGRESS_NICE=3 asks")
+
+    def test_each_line_of_the_log_is_an_object_where_that_is_asked_for(self):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("TUTTI_", "RANK", "WORLD_SIZE"))}
+        for text in ("json", "JSON", "xml"):
+            done = subprocess.run([TOUR], capture_output=True, text=True, timeout=60, check=False,
+                                  env={**environment, "TUTTI_LOG_LEVEL": "info", "TUTTI_LOG_FORMAT": text, "TUTTI_NO_SUCH": 'a"b'})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            if text == "xml":
+                self.assertRegex(done.stderr, r"(?m)^W.*TUTTI_LOG_FORMAT=xml: expected text or json$")
+                continue
+            objects = [json.loads(line) for line in done.stderr.splitlines()]
+            warning = next(each for each in objects if "TUTTI_NO_SUCH" in each["message"])
+            self.assertEqual(warning["level"], "warning")
+            self.assertRegex(warning["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}[+-]\d\d:\d\d$")
+            self.assertEqual(warning["file"][-4:], ".cpp")
+            self.assertLessEqual({"pid", "thread", "line"}, warning.keys())
 
     def test_the_log_warns_of_a_niceness_that_cannot_be_had(self):
         before = ["setpriv", "--bounding-set", "-sys_nice"] if ROOT else []
