@@ -1,6 +1,8 @@
-// tutti trace: the evidence of the dumps of a job's ranks: which rank waits for which, and a timeline to look at.
+// tutti trace: the evidence of the dumps of a job's ranks: which rank waits for which, for whom the others have waited
+// longest, and a timeline to look at.
 #include "cli/commands.hpp"
 #include "record/flight.hpp"
+#include "record/lateness.hpp"
 #include "record/timeline.hpp"
 
 #include <tutti/error.hpp>
@@ -47,7 +49,8 @@ int trace(const TraceArguments& a) {
             record::write_file(std::filesystem::path(a.torch) / file.name, file.bytes);
     }
     const std::vector<record::WorldTimeline> worlds = record::merge(std::move(dumps));
-    for (const record::WorldTimeline& world : worlds) std::fputs(record::describe(world).c_str(), stdout);
+    for (const record::WorldTimeline& world : worlds)
+        std::fputs((record::describe(world) + record::lateness_table(world)).c_str(), stdout);
     if (!a.chrome.empty()) record::write_file(a.chrome, record::chrome_trace(worlds));
     return 0;
 }

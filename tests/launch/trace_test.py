@@ -32,6 +32,24 @@ class Trace(CliCase):
         self.assertTrue(starts)
         self.assertEqual(starts, ends)
 
+    def test_it_sums_up_for_which_rank_the_others_waited(self):
+        self.dumps.mkdir()
+        begins = {0: (0, 100, 200), 1: (10, 500, 210), 2: (20, 1100, 200)}  # in ms; the second is a broadcast of rank 1
+        for rank, times in begins.items():
+            lines = [{"tutti_dump": 1, "group": "g", "world": "1", "rank": rank, "size": 3, "machine": "m", "host": "h",
+                      "pid": 1, "reason": "end", "taken_ns": 9 * 10**9}]
+            for number, at in enumerate(times, 1):
+                lines.append({"number": number, "sequence": number, "what": "x", "fingerprint": "7", "state": "completed",
+                              "kind": "from_root" if number == 2 else "collective", "enqueued_ns": at * 10**6})
+                if number == 2:
+                    lines[-1]["peer"] = 1
+            (self.dumps / f"g.rank-{rank}.dump").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        said = self.tutti("trace", self.dumps)
+        self.assertEqual(said.returncode, 0, said.stderr)
+        table = said.stdout[said.stdout.index("  waiting in 3 collectives"):].splitlines()
+        self.assertEqual([line.split() for line in table[2:]], [["1", "0.420", "0.010", "2"], ["2", "0.030", "0.010", "1"],
+                                                                ["0", "0.000", "0.430", "0"]])
+
     def test_it_leaves_files_for_torchfrtrace_where_they_are_wanted(self):
         job = self.tutti("run", "-n", 4, "--", TOUR,
                          env={"TUTTI_TRACE_DIR": str(self.dumps), "TUTTI_TRACE_FORMAT": "torch"})
