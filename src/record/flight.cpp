@@ -25,35 +25,6 @@ using nlohmann::json;
 
 constexpr const char* schema = "2.11";
 
-// "all_gather of float32 × 10, root 0", taken apart.
-struct What {
-    std::string operation;
-    std::string dtype;                   ///< empty: it has none
-    std::optional<std::uint64_t> count;  ///< of elements; of one rank's block where there are blocks
-    bool several = false;                ///< several at once, or blocks that differ by rank
-};
-
-What what_of(std::string_view text, bool message) {
-    constexpr std::string_view of = " of ", times = " × ";
-    What what;
-    std::size_t end = message ? 0 : text.find(of);
-    what.operation = text.substr(0, std::min(end, text.find(',')));
-    if (end == std::string_view::npos) return what;
-    text.remove_prefix(message ? 0 : end + of.size());
-    const std::size_t comma = std::min(text.find(','), text.size());
-    TUTTI_ASSERT(comma <= text.size());
-    const std::string_view head = text.substr(0, comma);
-    what.several = text.substr(comma).starts_with(", several") || text.substr(comma).starts_with(", sizes by") ||
-                   text.substr(comma).starts_with(", count, rows");
-    end = head.find(times);
-    what.dtype = head.substr(0, std::min(end, head.find(' ')));
-    if (end == std::string_view::npos) return what;
-    const std::string_view digits = head.substr(end + times.size());
-    std::uint64_t count = 0;
-    if (std::from_chars(digits.data(), digits.data() + digits.size(), count).ec == std::errc()) what.count = count;
-    return what;
-}
-
 // As PyTorch spells them.
 std::string_view torch_name(std::string_view dtype) {
     constexpr auto names = std::to_array<std::pair<std::string_view, std::string_view>>({
@@ -273,6 +244,26 @@ class Flight {
 };
 
 }  // namespace
+
+What what_of(std::string_view text, bool message) {
+    constexpr std::string_view of = " of ", times = " × ";
+    What what;
+    std::size_t end = message ? 0 : text.find(of);
+    what.operation = text.substr(0, std::min(end, text.find(',')));
+    if (end == std::string_view::npos) return what;
+    text.remove_prefix(message ? 0 : end + of.size());
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const std::string_view head = text.substr(0, comma);
+    what.several = text.substr(comma).starts_with(", several") || text.substr(comma).starts_with(", sizes by") ||
+                   text.substr(comma).starts_with(", count, rows");
+    end = head.find(times);
+    what.dtype = head.substr(0, std::min(end, head.find(' ')));
+    if (end == std::string_view::npos) return what;
+    const std::string_view digits = head.substr(end + times.size());
+    std::uint64_t count = 0;
+    if (std::from_chars(digits.data(), digits.data() + digits.size(), count).ec == std::errc()) what.count = count;
+    return what;
+}
 
 std::vector<FlightFile> flight_files(std::span<const Dump> dumps) {
     std::map<std::pair<std::uint64_t, int>, Flight> flights;

@@ -15,8 +15,11 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti::record {
@@ -32,5 +35,15 @@ std::vector<FlightFile> flight_files(std::span<const Dump> dumps);
 
 /// Protocol 2 of Python's pickle: dictionaries, lists, strings, integers, floats, booleans and None.
 std::string pickle(const nlohmann::json& value);
+
+/// Entry::what, "all_gather of float32 × 10, root 0", taken apart.
+struct What {
+    std::string operation{};
+    std::string dtype{};                   ///< empty: it has none
+    std::optional<std::uint64_t> count{};  ///< of elements; of one rank's block where there are blocks
+    bool several = false;                  ///< several at once, or blocks that differ by rank
+};
+/// `message`: of a send or receive.
+What what_of(std::string_view text, bool message);
 
 }  // namespace tutti::record

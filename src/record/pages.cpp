@@ -3,6 +3,7 @@
 #include "core/assert.hpp"
 #include "core/log.hpp"
 #include "core/this_host.hpp"
+#include "record/html.hpp"
 #include "record/stacks.hpp"
 #include "record/timeline.hpp"
 #include "record/wanted.hpp"
@@ -32,6 +33,7 @@ constexpr std::size_t tail = 64;  // operations of each group; those that are st
 constexpr const char* plain = "text/plain; charset=utf-8";
 constexpr const char* index_text =
     "/status       what the ranks of this host are in, and for whom they wait\n"
+    "/status.html  the same for a browser, as matrices\n"
     "/status.json  the same as JSON\n"
     "/stack        where the threads of this process are now\n"
     "/stacks       the same of the ranks of this host\n"
@@ -66,6 +68,10 @@ class Pages {
     std::optional<HttpPage> operator()(const std::string& path, const AbortFlag& stop) const {
         if (path == "/") return HttpPage{plain, index_text};
         if (path == "/status") return HttpPage{plain, text_of(look(stop))};
+        if (path == "/status.html") {
+            const View view = look(stop);
+            return HttpPage{"text/html; charset=utf-8", html_of(view.worlds, remarks_on(view))};
+        }
         if (path == "/status.json") return HttpPage{"application/json", json_of(look(stop)).dump(1) + "\n"};
         if (path == "/stack") return HttpPage{plain, own_stacks(own_.dumps("", 1))};
         if (path == "/stacks") return HttpPage{plain, all_stacks(stop)};
@@ -154,7 +160,7 @@ class Pages {
         for (const auto& [rank, stacks] : by_rank) text += stacks;
         return text;
     }
-    static std::string text_of(const View& view) {
+    static std::string remarks_on(const View& view) {
         std::string text;
         const Members all;
         if (!view.silent.empty())
@@ -166,6 +172,10 @@ class Pages {
         if (!view.elsewhere.empty())
             text += fmt::format("no page on this host of {}: on another host, ended, or in another process\n",
                                 all.list_of(view.elsewhere));
+        return text;
+    }
+    static std::string text_of(const View& view) {
+        std::string text = remarks_on(view);
         for (const WorldTimeline& world : view.worlds) text += describe(world);
         return text;
     }

@@ -1,6 +1,7 @@
 // Pages: this process's operations, and the waits of the ranks of this host, over HTTP (http.hpp).
 //
 //   /status, /status.json   every rank of this host: its operation, since when, and the ranks that it waits for
+//   /status.html            the same for a browser (html.hpp)
 //   /stack, /stacks         where the threads of this process, or of all ranks of this host, are now (stacks.hpp)
 //   /metrics                this process's counters, as Prometheus reads them
 //   /trace                  this process's last records, as the other pages ask each other for them

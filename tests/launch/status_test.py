@@ -157,6 +157,15 @@ class Status(CliCase):
         self.assertRegex(text, r"rank 1 waits for rank 2 for \d+\.\d+ s in #\d+ all_reduce of ")
         self.assertRegex(text, r"called at \S")
 
+        kind, page = self.ask("/status.html")[1:]
+        self.assertEqual(kind["Content-Type"], "text/html; charset=utf-8")
+        self.assertIn("<meta http-equiv=refresh content=2>", page)
+        self.assertIn("no answer within 2 s from rank 2", page)
+        for word in ("<script", "http://", "https://"):
+            self.assertNotIn(word, page)
+        self.assertRegex(page, r'title="rank 1 waits for rank 2 in #\d+ all_reduce of [^"]*">\d+\.\d<')
+        self.assertIn("sent lately", page)  # the tour sends messages before
+
         kind, text = self.ask("/metrics", 1)[1:]
         self.assertEqual(kind["Content-Type"], "text/plain; version=0.0.4; charset=utf-8")
         found = series(text)
@@ -211,6 +220,30 @@ class Status(CliCase):
         self.assertEqual((code, headers["Allow"]), (405, "GET, HEAD"))
         with socket.socket() as other:  # no address but loopback's
             other.bind(("127.0.0.2", self.port))
+
+    def test_tutti_status_writes_a_page_until_the_job_ends(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        file = pathlib.Path(folder.name) / "status.html"
+        known = {"TUTTI_STATUS_PORT": str(self.port), "TUTTI_JOB_SECRET": SECRET}
+        job = self.start(TUTTI_FAULTS="rank=2 op=all_reduce@2 stop=90s", TUTTI_TIMEOUT_MS="90000")
+        self.status_when(self.all_wait_for_2)
+        with subprocess.Popen([TUTTI, "status", "--html", file], env={**os.environ, **known}, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watch:
+            self.addCleanup(watch.kill)
+            self.assertIn("status.html shows the job", watch.stdout.readline())
+            self.assertIn("rank 1 waits for rank 2", file.read_text())
+            written = file.stat().st_mtime_ns
+            end = time.monotonic() + 30
+            while file.stat().st_mtime_ns == written and time.monotonic() < end:
+                time.sleep(0.1)
+            self.assertGreater(file.stat().st_mtime_ns, written)
+            self.go_on(job)
+            job.communicate(timeout=90)
+            _, error = watch.communicate(timeout=60)
+            self.assertEqual(watch.returncode, 0, error)
+        self.assertIn("nobody listens", self.tutti("status", "--html", file, env=known).stderr)
+        self.assertIn("--html: expected it with status alone", self.tutti("status", "stack", "--html", file, env=known).stderr)
 
     def test_tutti_status_takes_the_secret_from_the_environment(self):
         self.start(TUTTI_FAULTS="rank=1 op=all_reduce@1 stop=30s")
