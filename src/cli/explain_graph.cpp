@@ -2,8 +2,8 @@
 
 #include "cli/line_diff.hpp"
 #include "cli/manual/page.hpp"
-#include "core/assert.hpp"
 #include "cli/output_file.hpp"
+#include "core/assert.hpp"
 #include "core/text.hpp"
 #include "core/whole_file.hpp"
 #include "graph/picture.hpp"
