@@ -93,7 +93,9 @@ class Pinboard : public CustomBackend {
             case BackendCall::broadcast:
                 if (rank_ == r.root) pin(key("part", r.sequence, rank_, -1), r.output, bytes(r, r.count));
                 return;
-            case BackendCall::all_reduce: return pin_for(-1, 0, r.count);
+            case BackendCall::all_reduce:
+            case BackendCall::scan:
+            case BackendCall::exscan: return pin_for(-1, 0, r.count);
             case BackendCall::reduce:
             case BackendCall::gather:
                 if (rank_ != r.root) pin_for(r.root, 0, r.count);
@@ -117,7 +119,8 @@ class Pinboard : public CustomBackend {
                     pin_for(to, r.send_offsets[i], r.send_counts[i]);
                 }
                 return;
-            default: return pin(key("part", r.sequence, rank_, -1), nullptr, 0);
+            case BackendCall::barrier: return pin(key("part", r.sequence, rank_, -1), nullptr, 0);
+            default: throw InvalidArgument("pinboard: this collective is not one that it knows");
         }
     }
 
@@ -150,6 +153,11 @@ class Pinboard : public CustomBackend {
         auto* output = static_cast<char*>(r.output);
         switch (r.call) {
             case BackendCall::all_reduce: combine(r.op, r.dtype, output, inputs, r.count); break;
+            case BackendCall::scan:
+            case BackendCall::exscan:  // of the ranks up to this one, or before it
+                inputs.resize(static_cast<std::size_t>(rank_) + (r.call == BackendCall::scan ? 1 : 0));
+                if (!inputs.empty()) combine(r.op, r.dtype, output, inputs, r.count);
+                break;
             case BackendCall::reduce_scatter:
                 combine(r.op, r.dtype, output, inputs, r.counts[static_cast<std::size_t>(rank_)]);
                 break;

@@ -61,8 +61,8 @@ StoreTalk<bool> Meeting::look_for_circle() {
     const int own = number_of(terms_.rank);
     if (noted_ != id_) {
         const MeetingNote note{surroundings_.random(), id_, terms_.words, terms_.members};
+        noted_ = id_;  // before it stands there: a write without an answer may have been done
         co_await ask::write(board_key(own), encode_record(Object(note)));
-        noted_ = id_;
     }
     Notes notes = co_await read_notes();
     const std::vector<int> circle = circle_in(notes, own);

@@ -169,7 +169,7 @@ TEST_P(Plans, and_plain_calls_meet) {
 
 TEST_P(Plans, and_works_tell_the_sender_s_rank_in_the_group) {
     run_ranks(3, GetParam(), [](const ProcessGroup& w) {
-        const ProcessGroup g = new_group({1, 2}, {.world = w});
+        const ProcessGroup g = w.split({.color = w.rank() == 0 ? -1 : 0});
         int value = w.rank();
         if (w.rank() == 2) {
             for (int i = 0; i < 2; ++i) send(std::span(&value, 1), 1, {.group = g});

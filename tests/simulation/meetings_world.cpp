@@ -183,7 +183,9 @@ std::string MeetingsWorld::run() {
         if (!process->is_alive || terms.members.empty() || process->broken_request >= 0) continue;
         const int number = terms.members[static_cast<std::size_t>(terms.rank)];
         const auto note = keys_.find("board/" + std::to_string(number));
-        if (note != keys_.end() && !note->second.empty()) return "a rank that has left still says that it waits";
+        // One with which a process before it died stays; nobody heeds it, as the attempt that it is about is over.
+        if (note != keys_.end() && !note->second.empty() && writer_.at(note->first) == process->number)
+            return "a rank that has left still says that it waits";
     }
     return check_results();
 }
@@ -276,7 +278,10 @@ void MeetingsWorld::arrive(Process& process) {
         case StoreRequest::read:
             return answer(process,
                           found == keys_.end() ? std::vector<std::string>{} : std::vector<std::string>{found->second});
-        case StoreRequest::write: write(key, request.value); return answer(process, {});
+        case StoreRequest::write:
+            writer_[key] = process.number;
+            write(key, request.value);
+            return answer(process, {});
         case StoreRequest::compare_set: {
             const std::string before = found == keys_.end() ? "" : found->second;
             if (before != request.expected) return answer(process, {before.empty() ? request.expected : before});

@@ -103,7 +103,8 @@ class MeetingsWorld {
     std::vector<std::unique_ptr<Process>> processes_;
     std::multimap<Instant, Event> events_;
     std::map<std::string, std::string> keys_;
-    std::map<std::string, Instant> written_;  // when each key was first
+    std::map<std::string, Instant> written_;     // when each key was first
+    std::map<std::string, std::size_t> writer_;  // of each key that is written unconditionally: the last process
     std::vector<Result> results_;
     std::string wrong_, left_by_dead_;  // the second: the attempt in which a rank died that had put its card
 };
