@@ -35,7 +35,7 @@ struct Report {
     int code = 0;  ///< 0: as expected; an ErrorCode; -1: an exception that is not a DistError
     int peer = -1;
     SteadyClock::time_point at{};
-    char text[1000] = {};
+    char text[3000] = {};  // verdicts of eight ranks have a line or two for each
 };
 static_assert(sizeof(Report) < 4096, "written whole");
 

@@ -62,12 +62,22 @@ def reduce(tensor: Array, dst: int | None = None, op: ReduceOp = ReduceOp.SUM, g
 
 
 def scan(tensor: Array, op: ReduceOp = ReduceOp.SUM, group: Group = None, *, timeout: timedelta | None = None) -> Plan:
-    """Of scan."""
+    """A plan of tutti.distributed.scan, whose arguments these are.
+
+    Example:
+        >>> plan = dist.plan.scan(np.ones(3))
+        >>> plan.run()
+    """
     return _core.plan_scan(tensor, op, group, timeout)
 
 
 def exscan(tensor: Array, op: ReduceOp = ReduceOp.SUM, group: Group = None, *, timeout: timedelta | None = None) -> Plan:
-    """Of exscan."""
+    """A plan of tutti.distributed.exscan, whose arguments these are.
+
+    Example:
+        >>> plan = dist.plan.exscan(np.ones(3))
+        >>> plan.run()
+    """
     return _core.plan_exscan(tensor, op, group, timeout)
 
 
