@@ -59,8 +59,9 @@ std::uint32_t encode(float value, Format f) {
         }
     }
     const std::uint32_t largest = f.has_infinity ? infinity - 1 : all_ones - 1;
-    TUTTI_ASSERT(result <= all_ones + 1);
-    return sign | (result > largest ? overflow : result);
+    const std::uint32_t rounded = result > largest ? overflow : result;
+    TUTTI_ASSERT(rounded <= all_ones);
+    return sign | rounded;
 }
 
 float decode(std::uint32_t bits, Format f) {
