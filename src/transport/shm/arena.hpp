@@ -109,7 +109,6 @@ struct RankControl {
         /// `value` is one of the two above. Nothing where this record is of another collective, or is becoming so.
         std::optional<std::uint64_t> read(std::uint64_t number,
                                           std::atomic<std::uint64_t> Record::*value) const noexcept {
-            TUTTI_ASSERT(number > 0);
             // The first acquire sees the values of this number or later ones, the second keeps the last look behind it.
             if (sequence.load(std::memory_order_acquire) != number) return std::nullopt;
             const std::uint64_t read = (this->*value).load(std::memory_order_acquire);
