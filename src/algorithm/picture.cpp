@@ -39,7 +39,7 @@ text { font: 12px system-ui, Helvetica, Arial, sans-serif; fill: #4a4a4b }
 </style>
 )";
 
-// Blue: what leaves; green: what arrives; red: what is combined on arrival; grey: the order of steps.
+// Blue: data that leave; green: data that arrive; red: data that are combined on arrival; grey: the order of steps.
 const char* colour_of(StepKind kind) {
     switch (kind) {
         case StepKind::copy: return "#7d5bb0";

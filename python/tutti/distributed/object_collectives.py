@@ -23,7 +23,7 @@ def send_object_list(object_list: list[Any], dst: int | None = None, group: Grou
     """Sends a list; the receiver's must have the same length.
 
     Args:
-        object_list: what is sent.
+        object_list: the objects that this rank sends.
         dst: global rank of the receiver. Exactly one of `dst` and `group_dst`.
         group: the ranks that take part; None: the default group.
         device: accepted; the bytes travel in host memory.
@@ -77,7 +77,7 @@ def broadcast_object_list(object_list: list[Any], src: int | None = None, group:
     """Every rank's list becomes the root's.
 
     Args:
-        object_list: on the root what is sent; elsewhere a list of the same length.
+        object_list: on the root the objects that it sends; elsewhere a list of the same length.
         src: global rank of the root. Exactly one of `src` and `group_src`.
         group: the ranks that take part; None: the default group.
         device: accepted; the bytes travel in host memory.

@@ -17,7 +17,7 @@ def send(tensor: Array, dst: int | None = None, group: Group = None, tag: int = 
     """Sends to a rank, not to oneself; returns when `tensor` may be written again.
 
     Args:
-        tensor: what is sent; the receiver's has the same dtype and number of elements.
+        tensor: the values that this rank sends; the receiver's has the same dtype and number of elements.
         dst: global rank of the receiver. Exactly one of `dst` and `group_dst`.
         group: both ranks are in it; None: the default group.
         tag: matches a send with its receive.
@@ -40,7 +40,7 @@ def recv(tensor: Array, src: int | None = None, group: Group = None, tag: int = 
     """Receives into `tensor`.
 
     Args:
-        tensor: gets what is sent; of the same dtype and number of elements.
+        tensor: receives the values; of the same dtype and number of elements.
         src: global rank of the sender; None, and no `group_src`: any.
         group: both ranks are in it; None: the default group.
         tag: matches a send with its receive.
@@ -66,7 +66,7 @@ def isend(tensor: Array, dst: int | None = None, group: Group = None, tag: int =
     """Begins a send, also to oneself.
 
     Args:
-        tensor: what is sent; must not be written until the Work is complete.
+        tensor: the values that this rank sends; it must not be written until the Work is complete.
         dst: global rank of the receiver. Exactly one of `dst` and `group_dst`.
         group: both ranks are in it; None: the default group.
         tag: matches a send with its receive.
@@ -94,7 +94,7 @@ def irecv(tensor: Array, src: int | None = None, group: Group = None, tag: int =
     """Begins a receive.
 
     Args:
-        tensor: gets what is sent; must not be touched until the Work is complete.
+        tensor: receives the values; it must not be touched until the Work is complete.
         src: global rank of the sender; None, and no `group_src`: any.
         group: both ranks are in it; None: the default group.
         tag: matches a send with its receive.
@@ -122,7 +122,7 @@ class P2POp:
 
     Args:
         op: tutti.distributed.isend or irecv.
-        tensor: what is sent, or gets what comes.
+        tensor: the values that this rank sends, or the array that receives them.
         peer: global rank of the other side.
         group: both ranks are in it; None: the default group.
         tag: matches a send with its receive.
