@@ -158,6 +158,8 @@ void MeetingsWorld::make_circle() {
     };
     for (int rank = 0; rank < size_; ++rank) {
         MeetingTerms terms{.place = {}, .size = 2, .timeout = own_time, .once = true};
+        // A look takes up to 31 requests, one after the other, and may come to nothing while notes are still written.
+        if (slowest_ > 2ms) terms.timeout = 8 * own_time;
         terms.members = pair_of(rank);
         terms.name = std::to_string(terms.members[0]) + "," + std::to_string(terms.members[1]);
         terms.digest = terms.words = "makes " + terms.name;
