@@ -20,23 +20,29 @@ using transport::SmallSlot;
 // Ranks that wait for none run ahead: their contributions are prefetched this many slots before they are needed.
 inline constexpr std::uint64_t fetched_ahead = 3;
 
-// Only the root's contribution is needed, or only the root needs contributions: the other side does not wait.
+// Only the root's contribution is needed, or only the root needs contributions, or each rank those of the ranks before
+// it: the other side does not wait.
 constexpr bool from_root(Collective collective) {
     return traits_of(collective).root == CollectiveTraits::Root::source;
 }
 constexpr bool to_root(Collective collective) {
     return traits_of(collective).root == CollectiveTraits::Root::target;
 }
-constexpr bool one_way(Collective collective) {
-    return from_root(collective) || to_root(collective);
+constexpr bool is_prefix(Collective collective) {
+    return traits_of(collective).is_prefix();
 }
-constexpr bool contributes(Collective collective, int root, int rank) {
+constexpr bool one_way(Collective collective) {
+    return from_root(collective) || to_root(collective) || is_prefix(collective);
+}
+constexpr bool contributes(Collective collective, int root, int rank, int ranks) {
     if (from_root(collective)) return rank == root;
+    if (is_prefix(collective)) return rank + 1 < ranks;
     return !to_root(collective) || rank != root;
 }
 constexpr bool needs(Collective collective, int root, int peer, int rank) {
     if (peer == rank) return false;
     if (from_root(collective)) return peer == root;
+    if (is_prefix(collective)) return peer < rank;
     return !to_root(collective) || rank == root;
 }
 
@@ -147,7 +153,7 @@ template <Collective c, SlotEvents Events>
 [[gnu::always_inline]] inline bool Slots::publish(const CollectiveCall& call, SlotState& state, Events& events) {
     TUTTI_ASSERT(!state.published);
     using namespace slots;
-    if (contributes(c, call.root, rank_)) {
+    if (contributes(c, call.root, rank_, size_)) {
         constexpr bool has_blocks = c == Collective::all_to_all;
         const std::size_t bytes = schedule::blocks_in_slot(c, size_) * call.block_bytes;
         const bool inline_payload = !has_blocks && bytes <= SmallSlot::payload_bytes;
@@ -225,7 +231,7 @@ template <Collective c>
         kernels::combine(call.op, call.dtype, call.output, parts, call.count, call.divisor);
     };
     const auto combine_parts = [&]() __attribute__((always_inline)) {
-        if (size_ != 2 || traits_of(c).is_prefix()) return combine_more();
+        if (size_ != 2 || is_prefix(c)) return combine_more();
         kernels::combine_pair(call.op, call.dtype, call.output, part_for_me(0), part_for_me(1), call.count,
                               call.divisor);
     };

@@ -3,8 +3,9 @@
 // clock; one cache miss a peer where the payload is short.
 //
 // Where all wait for all, no rank is more than one collective ahead, and two slots do. Where not, a rank may run ahead:
-// the root of a broadcast waits for nobody. Before a rank uses a slot again, all ranks must have begun a later
-// collective than the one that it holds, which they do only when they have read all that they needed.
+// the root of a broadcast waits for nobody, and rank 0 of a scan neither. Before a rank uses a slot again, all ranks
+// must have begun a later collective than the one that it holds, which they do only when they have read all that they
+// needed.
 //
 // Agreement. A slot carries a digest of this collective and of all before it. A rank that waits for another compares
 // it, so it finds any disagreement up to then, also about a collective in which no rank had to wait: ranks that wait

@@ -389,7 +389,7 @@ Program mixed(int ranks) {
     return {{Collective::broadcast, 0, 1},  {Collective::all_reduce, 0, 1},        {Collective::reduce, ranks - 1, 20},
             {Collective::gather, 0, 5},     {Collective::broadcast, ranks - 1, 1}, {Collective::barrier},
             {Collective::all_gather, 0, 5}, {Collective::scatter, ranks - 1, 1},   {Collective::reduce_scatter, 0, 1},
-            {Collective::all_to_all, 0, 1}};
+            {Collective::scan, 0, 20},      {Collective::all_to_all, 0, 1},        {Collective::exscan, 0, 1}};
 }
 
 TEST(Slots, are_used_by_collectives_of_all_kinds_one_after_the_other) {
@@ -414,6 +414,11 @@ TEST(Slots, let_a_root_run_ahead_as_far_as_there_are_slots_and_look_back_when_th
             const Outcome reduce = explore(ranks, Program(calls, {Collective::reduce, 0, 1}), ahead);
             EXPECT_EQ(reduce.fault, "");
             EXPECT_EQ(reduce.lead, ahead);
+            for (const Collective prefix : {Collective::scan, Collective::exscan}) {
+                const Outcome found = explore(ranks, Program(calls, {prefix, 0, 1}), ahead);
+                EXPECT_EQ(found.fault, "");
+                EXPECT_EQ(found.lead, ahead) << "rank 0 waits for nobody";
+            }
             EXPECT_LE(explore(ranks, Program(5, {Collective::all_reduce, 0, 1}), ahead).lead, 1U);
         }
     }
