@@ -35,7 +35,30 @@ constexpr auto fields = std::to_array<CostField>({
 /// without it count on that.
 constexpr double huge_pages_from = 1 << 20, huge_page_from = 128 << 10, ordinary_ends = 256 << 10;
 
+/// What it takes to get hold of another process's memory, which is longer than of one's own, which was measured. The
+/// rates hold as they are: they miss as much for that reason as they include of the call.
+double call_us(const CostModel& costs) {
+    return 1.4 * costs.pull_us;
+}
+/// To announce a message that the kernel copies, beside the call, and to confirm that it has been read.
+double announced_us(const CostModel& costs) {
+    return call_us(costs) + 6 * costs.line_us;
+}
+/// A byte that crosses from one core's cache into another's, more than inside of one: to write a line that another core
+/// has read, and to read one that another has written, both take longer. Ranks use the quicker kind of store.
+double cross_us(const CostModel& costs) {
+    return std::max(0.0, 1 / std::max(costs.share_gbps, costs.stream_gbps) - 2 / costs.cache_copy_gbps) / 1e3;
+}
+
 }  // namespace
+
+std::uint64_t pulled_from(const CostModel& costs) {
+    constexpr double least = least_pulled_from, most = most_pulled_from;
+    const double saved_us =
+        1 / (costs.cache_copy_gbps * 1e3) + cross_us(costs) - 1 / (costs.pull_gbps * 1e3);  // a byte
+    const double bytes = saved_us > 0 ? std::clamp(announced_us(costs) / saved_us, least, most) : most;
+    return static_cast<std::uint64_t>(bytes);
+}
 
 std::span<const CostField> cost_fields() {
     return fields;
@@ -68,12 +91,9 @@ double price_us(const Workload& work, const Layout& layout, const CostModel& cos
     // longer ones through a ring; lines that the sender has written long before cost less.
     const double message_bytes = work.messages > 0 ? work.bytes / work.messages : 0;
     TUTTI_ASSERT(message_bytes >= 0);
-    const bool ringed = inside && crowd <= 1 && message_bytes < static_cast<double>(pulled_from);
+    const bool ringed = inside && crowd <= 1 && message_bytes < static_cast<double>(pulled_from(costs));
     const bool long_messages = message_bytes >= 16384 && !ringed;
-    // To get hold of another process's memory takes longer than of one's own, which was measured. The rates hold as
-    // they are: they miss as much for that reason as they include of the call.
-    const double call_us = 1.4 * costs.pull_us;
-    const double pulling_us = pulled && long_messages ? call_us + 6 * costs.line_us : 0;
+    const double pulling_us = pulled && long_messages ? announced_us(costs) : 0;
     const double send_us = inside ? 3 * costs.line_us + absent_us : costs.tcp_send_us;
     const double receive_us = inside ? 3 * costs.line_us + absent_us + pulling_us : costs.tcp_receive_us;
     const double latency_us =
@@ -90,13 +110,10 @@ double price_us(const Workload& work, const Layout& layout, const CostModel& cos
     const double from_us = ordinary / (costs.pull_gbps * 1e3) + (1 - ordinary) * huge_us;
     const double kernel_us = from_us + slower_us + 0.6 * memory_us;
     const double pull_us = kernel_us * crowd;
-    // To write a line that another core has read, and to read one that another has written, both take longer than
-    // inside of one cache. Ranks use the quicker kind of store.
-    const double cross_us =
-        std::max(0.0, 1 / std::max(costs.share_gbps, costs.stream_gbps) - 2 / costs.cache_copy_gbps) / 1e3;
+    const double crossing_us = cross_us(costs);
     // Such bytes lie in the cache of the rank that sends them.
-    const double fresh_us = work.fresh * (1 - beyond) * cross_us;
-    const double end_us = ringed   ? copy_us + (work.one_way ? 0.4 : 1) * cross_us
+    const double fresh_us = work.fresh * (1 - beyond) * crossing_us;
+    const double end_us = ringed   ? copy_us + (work.one_way ? 0.4 : 1) * crossing_us
                           : pulled ? pull_us + fresh_us
                           : inside ? copy_us
                                    : 1 / (costs.tcp_gbps * 1e3);
@@ -119,7 +136,7 @@ double price_us(const Workload& work, const Layout& layout, const CostModel& cos
                          work.streamed * far_us / std::min(ranks, cores);
     const double most_staged = work.most_copied * copy_us + work.most_summed * sum_us + work.most_pulled * kernel_us;
     const double all_staged = work.copied * copy_us + work.summed * sum_us + work.pulled * kernel_us;
-    const double staged = std::max(most_staged, all_staged / std::min(ranks, cores)) + work.crossing * cross_us;
+    const double staged = std::max(most_staged, all_staged / std::min(ranks, cores)) + work.crossing * crossing_us;
     const double signal_us = crowd > 1 ? crowd * costs.yield_us : 2 * costs.line_us;
     // A rank that waits for no other begins its next call: depth is hidden in part.
     // With a core of its own a rank that waits for the others loses a moment; without, they have to be woken.
@@ -127,7 +144,7 @@ double price_us(const Workload& work, const Layout& layout, const CostModel& cos
     // The first call of an operation finds its data in no cache.
     const double first_us = work.calls > 0 || pulling_us > 0 ? 0.8 * costs.pull_us : 0;
     const double waiting = (work.exchanges * latency_us + work.signals * signal_us) * (work.one_way ? 0.25 : 1) +
-                           work.meetings * meeting_us + work.calls * (call_us + 2 * costs.line_us) + first_us;
+                           work.meetings * meeting_us + work.calls * (call_us(costs) + 2 * costs.line_us) + first_us;
     TUTTI_ASSERT(busiest >= 0 && together >= 0 && staged >= 0 && waiting >= 0);
     return std::max(busiest, together) + again + staged + waiting;
 }

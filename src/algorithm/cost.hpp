@@ -52,8 +52,10 @@ struct Workload {
 std::optional<Workload> work_of(const Layout& layout, Collective collective, std::string_view algorithm,
                                 std::uint64_t bytes, std::uint64_t tile_bytes);
 
-/// The kernel copies messages of so many bytes between ranks that have a core each (Mailbox::pull_bytes_on_own_cores).
-inline constexpr std::uint64_t pulled_from = std::uint64_t{128} << 10;
+/// From how many bytes on the kernel copies a message between ranks that have a core each: there the one copy takes no
+/// longer than both sides' copies through a ring, which go on at the same time. Within the two limits.
+inline constexpr std::uint64_t least_pulled_from = std::uint64_t{48} << 10, most_pulled_from = std::uint64_t{128} << 10;
+std::uint64_t pulled_from(const CostModel& costs);
 
 /// Microseconds.
 double price_us(const Workload& work, const Layout& layout, const CostModel& costs);

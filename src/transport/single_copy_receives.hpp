@@ -19,8 +19,8 @@ namespace tutti::transport {
 class SingleCopyReceives {
  public:
     /// From here on messages go that way, if that is possible. Shorter ones are copied twice, by both sides at the same
-    /// time where every rank has a core. A message in memory that the other maps too needs no call, and is copied once
-    /// from 48 KB on in any case.
+    /// time where every rank has a core: there the limit lies between the two, as pull_from() says. A message in memory
+    /// that the other maps too needs no call, and is copied once from 48 KB on in any case.
     static constexpr std::size_t bytes_on_shared_cores = std::size_t{48} << 10;
     static constexpr std::size_t bytes_on_own_cores = std::size_t{128} << 10;
 

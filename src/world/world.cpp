@@ -333,8 +333,9 @@ void World::make_links(settings::TcpChecksum checksum) {
     if (!neighbours_->arena() || size() == 1) return;
     const bool own_core = driver_.waiting().has_own_core();
     transport::Arena::choose_fences(neighbours_->arena(), !own_core);
-    static_assert(transport::Mailbox::pull_bytes_on_own_cores == algorithm::pulled_from);
-    if (own_core) mailbox_->pull_from(transport::Mailbox::pull_bytes_on_own_cores);
+    static_assert(transport::Mailbox::pull_bytes_on_shared_cores == algorithm::least_pulled_from);
+    static_assert(transport::Mailbox::pull_bytes_on_own_cores == algorithm::most_pulled_from);
+    if (own_core) mailbox_->pull_from(algorithm::pulled_from(layout_.tuning.costs.value_or(algorithm::CostModel{})));
     if (!own_core && settings::wait() == settings::Wait::automatic) {
         policies_.cpu_balancer.emplace(neighbours_->arena(), neighbours_->own_local(),
                                        settings::spread() ? CpuBalancer::Moves::yes : CpuBalancer::Moves::no);
