@@ -55,24 +55,32 @@ std::uint64_t digest(const Description& all) {
     return hash;
 }
 
+// The lists of the first rank and of another one, which have these numbers in the world.
+struct Pair {
+    int first, other;
+};
+
 // The first thing in which two lists differ: "parameter 1 is "a" float32[2] on rank 0, but ...". Empty: none.
 std::string difference(const char* what, const std::vector<std::string>& first, const std::vector<std::string>& other,
-                       std::size_t rank) {
+                       Pair ranks) {
     const auto [mine, theirs] = std::ranges::mismatch(first, other);
     const auto index = mine - first.begin();
     if (mine != first.end() && theirs != other.end())
-        return fmt::format("{} {} is {} on rank 0, but {} on rank {}", what, index, *mine, *theirs, rank);
+        return fmt::format("{} {} is {} on rank {}, but {} on rank {}", what, index, *mine, ranks.first, *theirs,
+                           ranks.other);
     if (mine != first.end())
-        return fmt::format("{} {} is {} on rank 0, but rank {} has only {}", what, index, *mine, rank, other.size());
+        return fmt::format("{} {} is {} on rank {}, but rank {} has only {}", what, index, *mine, ranks.first,
+                           ranks.other, other.size());
     if (theirs != other.end())
-        return fmt::format("{} {} is {} on rank {}, but rank 0 has only {}", what, index, *theirs, rank, first.size());
+        return fmt::format("{} {} is {} on rank {}, but rank {} has only {}", what, index, *theirs, ranks.other,
+                           ranks.first, first.size());
     return {};
 }
 
-std::string difference(const Description& first, const Description& other, std::size_t rank) {
-    std::string text = difference("parameter", first.parameters, other.parameters, rank);
-    if (text.empty()) text = difference("buffer", first.buffers, other.buffers, rank);
-    if (text.empty()) text = difference("option", first.options, other.options, rank);
+std::string difference(const Description& first, const Description& other, Pair ranks) {
+    std::string text = difference("parameter", first.parameters, other.parameters, ranks);
+    if (text.empty()) text = difference("buffer", first.buffers, other.buffers, ranks);
+    if (text.empty()) text = difference("option", first.options, other.options, ranks);
     return text;
 }
 
@@ -224,18 +232,23 @@ void compare_replicas(const ProcessGroup& group, const std::vector<NamedParamete
     if (equal) return;
     const std::vector<Description> all = all_gather_object(mine, {.group = group});
     if (!fault.empty()) throw InvalidArgument(fault);
+    const auto in_world = [&group](std::size_t rank) { return get_global_rank(group, static_cast<int>(rank)); };
+    const auto context = [&](std::size_t rank) {
+        return ErrorContext{.operation = "DistributedDataParallel",
+                            .group = group.name(),
+                            .rank = get_global_rank(group, group.rank()),
+                            .peer = in_world(rank)};
+    };
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
         if (all[rank].fault.empty()) continue;
         throw CollectiveMismatch(
-            fmt::format("{}: rank {} cannot take part: {}", title(o), rank, all[rank].fault),
-            {.operation = "DistributedDataParallel", .rank = group.rank(), .peer = static_cast<int>(rank)});
+            fmt::format("{}: rank {} cannot take part: {}", title(o), in_world(rank), all[rank].fault), context(rank));
     }
     for (std::size_t rank = 1; rank < all.size(); ++rank) {
-        const std::string text = difference(all[0], all[rank], rank);
+        const std::string text = difference(all[0], all[rank], {in_world(0), in_world(rank)});
         if (text.empty()) continue;
         throw CollectiveMismatch(
-            fmt::format("{}: {}: expected the same model and options on all ranks", title(o), text),
-            {.operation = "DistributedDataParallel", .rank = group.rank(), .peer = static_cast<int>(rank)});
+            fmt::format("{}: {}: expected the same model and options on all ranks", title(o), text), context(rank));
     }
 }
 

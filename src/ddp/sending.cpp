@@ -208,7 +208,8 @@ void Reducer::end_group(const std::string& reason) {
     broken_ = true;
     phase_ = Phase::idle;
     try {
-        options_.group.abort(fmt::format("{}: rank {}: {}", ddp::title(options_), options_.group.rank(), reason));
+        options_.group.abort(fmt::format("{}: rank {}: {}", ddp::title(options_),
+                                         get_global_rank(options_.group, options_.group.rank()), reason));
     } catch (const DistError&) {
         // It has ended.
     }

@@ -74,7 +74,7 @@ void Memory::check_overflow(const char* name, int signal) const {
     throw InvalidArgument(
         fmt::format("{}: signal {} of rank {} is {}, and a rank tried to raise it beyond 2^64 - 1, in the {}", name,
                     signal, rank, value_of(rank, signal), title()),
-        {.operation = name, .group = group_.name(), .rank = rank});
+        {.operation = name, .group = group_.name(), .rank = group_.ranks().own_global()});
 }
 
 std::string Memory::title() const {

@@ -130,12 +130,13 @@ void Remote::check(const char* name, int target) const {
 void Remote::refuse(const char* name, int owner) const {
     TUTTI_ASSERT(static_cast<std::size_t>(owner) < let_go_.size());
     const Group& group = messages_.group();
+    const int peer = group.ranks().global(owner);
     throw InvalidArgument(
         fmt::format(
             "{}: rank {} has let go of the {} without close(): expected a window that all ranks keep until they "
             "close it together",
-            name, owner, title_),
-        {.operation = name, .group = group.name(), .rank = group.rank(), .peer = owner});
+            name, peer, title_),
+        {.operation = name, .group = group.name(), .rank = group.ranks().own_global(), .peer = peer});
 }
 
 }  // namespace tutti::window

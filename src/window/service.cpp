@@ -94,11 +94,10 @@ bool Service::take(const Operation& receive) {
     if (request.kind == Request::Kind::end && source == group_->rank()) return false;
     if (request.kind == Request::Kind::let_go || request.kind == Request::Kind::heard)
         return take_news(request.kind, source);
-    TUTTI_ASSERT(source >= 0 && source < group_->size());
-    if (!fits(request)) {
+    if (source < 0 || !fits(request)) {
         group_->abort(fmt::format("rank {} asked rank {} for {} bytes at {} of a window of {} bytes with {} signals",
-                                  source, group_->rank(), request.bytes, request.offset, memory_->byte_count(),
-                                  memory_->signal_count()));
+                                  receive.transfer.peer, group_->ranks().own_global(), request.bytes, request.offset,
+                                  memory_->byte_count(), memory_->signal_count()));
         return false;
     }
     {

@@ -61,15 +61,18 @@ void check_backend(const Group& group) {
 void check_terms(const Group& group, const Terms& own, const std::vector<Terms>& all) {
     TUTTI_ASSERT(all.size() == static_cast<std::size_t>(group.size()));
     TUTTI_ASSERT(all[static_cast<std::size_t>(group.rank())] == own);
+    const Ranks& ranks = group.ranks();
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
         if (all[rank] == all[0]) continue;
         const bool mine = static_cast<int>(rank) == group.rank();
+        const int peer = ranks.global(static_cast<int>(rank));
         throw CollectiveMismatch(
             fmt::format(
-                "Window in group \"{}\" ({} ranks): rank 0 makes {}, but rank {} makes {}: expected the same on "
+                "Window in group \"{}\" ({} ranks): rank {} makes {}, but rank {} makes {}: expected the same on "
                 "all ranks",
-                group.name(), group.size(), all[0].to_string(), rank, (mine ? own : all[rank]).to_string()),
-            {.operation = "Window", .group = group.name(), .rank = group.rank(), .peer = static_cast<int>(rank)});
+                group.name(), group.size(), ranks.global(0), all[0].to_string(), peer,
+                (mine ? own : all[rank]).to_string()),
+            {.operation = "Window", .group = group.name(), .rank = ranks.own_global(), .peer = peer});
     }
 }
 

@@ -112,6 +112,17 @@ void expect_difference(const ProcessGroup& g, const std::string& text, F change)
     EXPECT_EQ(said, "DistributedDataParallel: " + text + ": expected the same model and options on all ranks");
 }
 
+TEST_P(DdpErrors, a_difference_in_a_smaller_group_names_ranks_by_their_numbers_in_the_world) {
+    run_ranks(3, GetParam(), [](const ProcessGroup& g) {
+        const ProcessGroup pair = new_group({1, 2}, {.group = g});
+        if (g.rank() == 0) return;
+        expect_difference(pair, R"(parameter 1 is "b" float32[2] on rank 1, but "c" float32[2] on rank 2)",
+                          [](std::vector<NamedParameter>& p, DistributedDataParallelOptions&, std::vector<double>&) {
+                              p[1].name = "c";
+                          });
+    });
+}
+
 TEST_P(DdpErrors, ranks_whose_models_differ_all_hear_of_the_first_difference) {
     covers("S23-001");
     run_ranks(3, GetParam(), [](const ProcessGroup& g) {

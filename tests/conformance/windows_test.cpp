@@ -346,6 +346,21 @@ TEST_P(Windows, ranks_that_mean_different_windows_all_hear_of_it) {
     });
 }
 
+TEST_P(Windows, errors_in_a_smaller_group_name_ranks_by_their_numbers_in_the_world) {
+    run_ranks(3, GetParam(), [&](const ProcessGroup& g) {
+        const ProcessGroup pair = new_group({1, 2}, {.group = g});
+        if (g.rank() == 0) return;
+        try {
+            const Window window(float32, {g.rank()}, {.group = pair});
+            ADD_FAILURE() << "two different windows are one";
+        } catch (const CollectiveMismatch& error) {
+            EXPECT_TRUE(has(error.what(), "rank 1 makes float32[1] with 16 signals, but rank 2 makes")) << error.what();
+            EXPECT_EQ(error.context().rank, g.rank());
+            EXPECT_EQ(error.context().peer, 2);
+        }
+    });
+}
+
 TEST_P(Windows, a_signal_that_does_not_come_is_a_timeout_after_which_all_goes_on) {
     run_ranks(2, GetParam(), [&](const ProcessGroup& g) {
         const Window window(float32, {1}, {.group = g});
