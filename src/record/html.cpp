@@ -23,7 +23,7 @@ constexpr const char* page_head = R"(<!doctype html>
 body { font: 15px/1.5 system-ui, sans-serif; margin: 1.5em auto; max-width: 75em; padding: 0 1em }
 h1 { font-size: 1.5em } h2 { font-size: 1.2em; border-bottom: 1px solid #8886 }
 .scroll { overflow-x: auto } pre { white-space: pre-wrap; overflow-wrap: anywhere }
-table { border-collapse: collapse; margin: 1em 0 } caption { text-align: left }
+table { border-collapse: collapse; margin: 1em 0 } caption { text-align: left; white-space: nowrap }
 td, th { border: 1px solid #8884; padding: .1em .5em; text-align: right; font-variant-numeric: tabular-nums }
 </style>
 <h1>Who waits for whom</h1>

@@ -1,13 +1,16 @@
 """The pages of a job's processes: what each rank waits for, counters for Prometheus; who may see them, and who cannot."""
 import contextlib
 import hmac
+import functools
 import http.client
+import http.server
 import json
 import math
 import os
 import pathlib
 import pickle
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,6 +26,25 @@ SECRET = "open sesame, and close again"
 TOKEN = hmac.new(SECRET.encode(), b"tutti derive 1:pages", "sha256").hexdigest()
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\\\|\\"|\\n)*)"'
+
+BROWSER = next(filter(None, map(shutil.which, ["chromium-headless-shell", "chromium", "google-chrome"])), None)
+
+
+def browser(*words):
+    """One without a window."""
+    return subprocess.Popen([BROWSER, "--headless", "--no-sandbox", "--disable-gpu", *words], stdout=subprocess.PIPE,
+                            stderr=subprocess.DEVNULL, text=True, start_new_session=True)
+
+
+class CountingPages(http.server.SimpleHTTPRequestHandler):
+    loads = threading.Semaphore(0)
+
+    def do_GET(self):
+        self.loads.release()
+        super().do_GET()
+
+    def log_message(self, *_):
+        pass
 
 
 def free_ports(count):
@@ -233,6 +255,7 @@ class Status(CliCase):
             self.addCleanup(watch.kill)
             self.assertIn("status.html shows the job", watch.stdout.readline())
             self.assertIn("rank 1 waits for rank 2", file.read_text())
+            self.look_at(file)
             written = file.stat().st_mtime_ns
             end = time.monotonic() + 30
             while file.stat().st_mtime_ns == written and time.monotonic() < end:
@@ -244,6 +267,32 @@ class Status(CliCase):
             self.assertEqual(watch.returncode, 0, error)
         self.assertIn("nobody listens", self.tutti("status", "--html", file, env=known).stderr)
         self.assertIn("--html: expected it with status alone", self.tutti("status", "stack", "--html", file, env=known).stderr)
+
+    def look_at(self, file):
+        """A browser shows the page as it is meant, and loads it again by itself."""
+        if BROWSER is None:
+            print("left out: cli_status_test, its page in a browser: there is none (Debian package chromium-headless-shell)")
+            return
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(CountingPages, directory=file.parent)) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            # Its clock runs ahead whenever it has nothing to do, so it does not take the seconds between two loads.
+            with browser("--virtual-time-budget=60000", "--dump-dom", f"http://127.0.0.1:{server.server_port}/status.html") as one:
+                for _ in range(3):
+                    self.assertTrue(CountingPages.loads.acquire(timeout=60), "the page is not loaded again")
+                os.killpg(one.pid, signal.SIGKILL)
+            server.shutdown()
+        with browser("--dump-dom", file.as_uri()) as one:
+            shown = one.communicate(timeout=60)[0]
+        self.assertRegex(shown, r'<td style="background:rgb\(196 56 58 / \d+%\)" title="rank 1 waits for rank 2 in [^"]*">\d+\.\d</td>')
+        self.assertEqual(shown.count("<caption>"), 2)  # which the parser closes, as every cell
+        self.assertEqual(shown.count("<tr>"), 2 * 5)
+        picture = file.with_suffix(".png")
+        with browser("--window-size=900,760", f"--screenshot={picture}", file.as_uri()) as one:
+            one.communicate(timeout=60)
+        self.assertEqual(picture.read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
+        self.assertGreater(picture.stat().st_size, 20_000, "the picture is empty")
+        if keep := os.environ.get("STATUS_PICTURE"):
+            shutil.copy(picture, keep)
 
     def test_tutti_status_takes_the_secret_from_the_environment(self):
         self.start(TUTTI_FAULTS="rank=1 op=all_reduce@1 stop=30s")
