@@ -39,10 +39,10 @@ namespace tutti::atb {
 /// ATB's error codes, with its names and numbers, as far as they occur here.
 enum ErrorType : int {
     NO_ERROR = 0,
-    ERROR_INVALID_PARAM = 1,          ///< a parameter, a rank table, or a count or displacement that cannot be
+    ERROR_INVALID_PARAM = 1,          ///< an invalid parameter, rank table, count or displacement
     ERROR_INVALID_IN_TENSOR_NUM = 5,  ///< too few or too many inputs
-    ERROR_INVALID_TENSOR_DTYPE = 6,   ///< an element type that cannot be
-    ERROR_INVALID_TENSOR_DIM = 8,     ///< counts or displacements that are not one a rank, an output of a wrong length
+    ERROR_INVALID_TENSOR_DTYPE = 6,   ///< an invalid element type
+    ERROR_INVALID_TENSOR_DIM = 8,     ///< not one count or displacement for each rank, an output of a wrong length
     ERROR_INVALID_TENSOR_ADDR = 14,   ///< input and output share memory
     ERROR_OUT_OF_HOST_MEMORY = 27,    ///< another rank has no memory for its output
 };
@@ -84,13 +84,13 @@ class HcclComm {
 };
 
 struct AllToAllVV2Param {
-    int rank = -1;                           ///< of this rank in the domain, 0 … rankSize-1; -1: the only one of one
+    int rank = -1;                           ///< this rank in the domain, 0 … rankSize-1; -1: its only rank
     int rankSize = 0;                        ///< how many ranks the domain has; a rank table may leave it 0
     int rankRoot = 0;                        ///< the rank at which the others meet; equal on all ranks
-    std::string backend = "hccl";            ///< nothing else; tutti moves the data
-    HcclComm hcclComm = nullptr;             ///< comes first: rank, rankSize and rankRoot are this group's then
+    std::string backend = "hccl";            ///< no other; tutti moves the data
+    HcclComm hcclComm = nullptr;             ///< takes precedence: rank, rankSize and rankRoot do not count
     CommMode commMode = COMM_MULTI_PROCESS;  ///< where the domain looks for ranks
-    std::string rankTableFile;               ///< path of a rank table; comes before commMode
+    std::string rankTableFile;               ///< path of a rank table; overrides commMode
     std::string commDomain;                  ///< tells several domains apart; at most 128 characters
     std::uint8_t rsv[64] = {0};              ///< zeros
 };
@@ -98,9 +98,9 @@ struct AllToAllVV2Param {
 /// Where the blocks are, in elements, one entry for each rank. An empty vector is an input that is not given.
 struct AllToAllVV2Inputs {
     std::vector<std::int64_t> sendCounts;  ///< to rank i; not given: x in equal parts
-    std::vector<std::int64_t> sdispls;     ///< where that begins in x; not given: one after the other
+    std::vector<std::int64_t> sdispls;     ///< where block i begins in x; not given: back to back
     std::vector<std::int64_t> recvCounts;  ///< from rank i; not given: the output in equal parts
-    std::vector<std::int64_t> rdispls;     ///< where that goes in the output; not given: one after the other
+    std::vector<std::int64_t> rdispls;     ///< where block i goes in the output; not given: back to back
     /// Elements of the output: the length of ATB's tensorForInferShape. -1, not given: up to the end of the last block;
     /// without recvCounts: as many as x has.
     std::int64_t inferShape = -1;
@@ -128,12 +128,11 @@ class TUTTI_API AllToAllVV2 {
     /// A new tensor [1, output_elements], zero where no block comes. All ranks call it. It blocks until they have, and
     /// until this rank's blocks have arrived.
     ///
-    /// errors   On every rank, before anything moves, and the group stays usable. Error: negative counts or
-    ///          displacements, another number of them than ranks, blocks that leave x or the output, blocks that
-    ///          overlap in the output, an output of another length; on the other ranks it names the refused rank.
-    ///          CollectiveMismatch: a rank sends another count or type than its peer expects. Otherwise as
-    ///          all_to_all_v; then a domain that the operation made is over, and the next call of all ranks makes it
-    ///          anew.
+    /// errors   Thrown on every rank, before anything moves; the group stays usable. Error: a negative count or
+    ///          displacement, not one for each rank, a block beyond x or the output, blocks that overlap in the
+    ///          output, an output of a wrong length; on the other ranks it names the refused rank.
+    ///          CollectiveMismatch: a rank sends another count or type than its peer expects. Other errors as
+    ///          all_to_all_v: after them a domain that the operation made is over; the next call makes a new one.
     Tensor execute(const ConstTensorView& x, const AllToAllVV2Inputs& inputs = {});
     /// The same into a tensor of x's dtype and any shape, which must not share memory with x and may be longer than the
     /// blocks need. Elements that no block covers keep their values.

@@ -72,7 +72,7 @@ struct BackendRequest {
     std::uint64_t sequence = 0;  ///< of collectives: equal on all ranks, and ascending in the order of calls
     Device device{};             ///< where the buffers are
     DType dtype = DType::uint8;
-    ReduceOp op = ReduceOp::sum;  ///< premul_sum: only of buffers on a device
+    ReduceOp op = ReduceOp::sum;  ///< premul_sum: for device buffers only
     /// A reduction combines the ranks' values in rank order, from rank 0 up (Determinism::layout_invariant).
     bool in_rank_order = false;
     int root = -1;          ///< broadcast, reduce, gather, scatter; send: the receiver; receive: the sender, -1: any
@@ -219,8 +219,8 @@ TUTTI_API bool is_gloo_available();
 TUTTI_API bool is_ucc_available();
 TUTTI_API bool is_xccl_available();
 
-/// For backends: output[i] = inputs[0][i] op inputs[1][i] op …, from left to right, with the rounding of native groups
-/// (float32 inside for short types, once at the end). avg divides by the number of inputs. `output` may be one of the
+/// For backends: output[i] = inputs[0][i] op inputs[1][i] op …, from left to right, rounded as in native groups
+/// (short types: computed in float32, rounded once). avg divides by the number of inputs. `output` may be one of the
 /// inputs. Throws InvalidArgument where op is not defined for dtype, or without inputs.
 TUTTI_API void combine(ReduceOp op, DType dtype, void* output, std::span<const void* const> inputs,
                        std::uint64_t count);

@@ -48,7 +48,7 @@ struct CollectiveTraits {
 
     constexpr bool is_rooted() const noexcept { return root != Root::none; }
     constexpr bool is_prefix() const noexcept { return whose == Combines::inclusive || whose == Combines::exclusive; }
-    /// The rank's result combines the values of ranks 0 up to this one, which it leaves out.
+    /// The result of `rank` combines the values of ranks 0 to combined_end() - 1.
     constexpr int combined_end(int rank, int ranks) const noexcept {
         if (!is_prefix()) return ranks;
         return whose == Combines::inclusive ? rank + 1 : rank;

@@ -74,8 +74,8 @@ struct DistributedDataParallelOptions {
     ProcessGroup group{};
     std::vector<NamedBuffer> buffers{};
     bool broadcast_buffers = true;  ///< forward() copies rank 0's buffers to all ranks
-    /// A bucket that has reached this size gets no further gradient; the first bucket of each dtype is full at 1 MiB,
-    /// if this is more, so that communication begins early. 0: each gradient by itself.
+    /// A bucket that has reached this size gets no further gradient; for the first bucket of each dtype the limit is at
+    /// most 1 MiB, so that communication begins early. 0: each gradient by itself.
     std::size_t bucket_cap_bytes = 25 << 20;
     bool find_unused_parameters = false;   ///< a parameter may stay without gradient in an iteration; see finish()
     bool gradient_as_bucket_view = false;  ///< gradients are computed in the buckets, which saves memory and copies
@@ -135,8 +135,8 @@ TUTTI_API CommHook quantized_comm_hook(QuantizedOptions options = {}, ErrorFeedb
 /// ready() gets must live until finish(). Between ready() and finish() a gradient must not be read or written.
 /// Order: all ranks make the same calls of forward() and finish(), except those in no_sync(). Parameters may become
 /// ready in any order, which may differ between ranks.
-/// Errors: InvalidArgument for an impossible request, which changes nothing. finish() throws a failure between
-/// forward() and its own end (of the group, of a hook, a missing gradient). After such a failure the object cannot be
+/// Errors: InvalidArgument for an impossible request, which changes nothing. finish() throws what has failed
+/// since forward(): the group, a hook, or a gradient that is missing. After such a failure the object cannot be
 /// used, and the group is aborted on all ranks, unless it has failed already: other ranks get Aborted with this rank's
 /// message instead of waiting for this rank. Threads: one at a time. A group's collectives need the same order on all
 /// ranks: use the group for nothing else between forward() and finish(), or one of its own for the object. Devices: a
@@ -162,8 +162,8 @@ class TUTTI_API DistributedDataParallel {
     /// Waits for nothing: an unfinished iteration is lost, and other ranks in it wait in vain.
     ~DistributedDataParallel();
 
-    /// Begins an iteration. The second one outside no_sync() may make other buckets: of gradients in the order in which
-    /// they became ready on rank 0 in the first one (not with find_unused_parameters).
+    /// Begins an iteration. The second one outside no_sync() may form the buckets anew, in the order in which gradients
+    /// became ready on rank 0 in the first one (not with find_unused_parameters).
     /// May be called again when no gradient has been ready since: a forward pass without a backward pass.
     /// Throws InvalidArgument if the last iteration is not finished; if gradients are missing in it, the error of
     /// finish().
@@ -183,8 +183,8 @@ class TUTTI_API DistributedDataParallel {
     void ready(std::string_view parameter, TensorView gradient);
     /// Ends the iteration: waits for all buckets; the gradients are then averages over all ranks.
     /// Parameters that have not been ready: with find_unused_parameters they count as zeros; if no rank has used one,
-    /// its gradient stays as it is. Without, InvalidArgument "Expected to have finished reduction in the prior
-    /// iteration before starting a new one. ...", at the debug levels `info` and `detail` with their names.
+    /// its gradient stays as it is. Without that option, InvalidArgument "Expected to have finished reduction in the
+    /// prior iteration before starting a new one. ...", with names at debug levels `info` and `detail`.
     /// In no_sync() it sends nothing, and no gradient counts as missing.
     void finish();
 

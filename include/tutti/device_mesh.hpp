@@ -90,7 +90,7 @@ struct MeshOptions {
 };
 
 struct FromGroupOptions {
-    std::optional<RankArray> mesh{};       ///< of one group: its ranks; of several: required, in the groups' order
+    std::optional<RankArray> mesh{};       ///< one group: default its ranks; several: required, a dimension each
     std::vector<std::string> dim_names{};  ///< of several groups: required
     ProcessGroup world{};                  ///< for ranks that are in none of the groups; default: the default group
 };
@@ -107,7 +107,7 @@ class TUTTI_API DeviceMesh {
     /// A 1-D mesh of a group's ranks, in its order. Local.
     static DeviceMesh from_group(const ProcessGroup& group, std::string_view device_type,
                                  const FromGroupOptions& options = {});
-    /// A mesh with these groups along its dimensions; this rank's line along each must be the group's ranks. Local.
+    /// A mesh with groups[i] along dimension i: the ranks that differ from this one at most in coordinate i. Local.
     static DeviceMesh from_group(const std::vector<ProcessGroup>& groups, std::string_view device_type,
                                  const FromGroupOptions& options);
 

@@ -8,9 +8,8 @@
 //   - roots and peers: `src`/`dst` are global ranks, `group_src`/`group_dst` ranks in the group; never both.
 //   - errors: InvalidArgument before any traffic; CollectiveMismatch, PeerLost, Timeout, Aborted: on every rank, and
 //     the group is unusable afterwards.
-//   - when ranks disagree (another operation, dtype, count, root), CollectiveMismatch, with both ranks' calls, is
-//   thrown
-//     by the call in which a rank waits for another. A rank that waits for nobody, such as the root of a short
+//   - when ranks disagree (another operation, dtype, count, root), the call in which a rank waits for another throws
+//     CollectiveMismatch, with both ranks' calls. A rank that waits for nobody, such as the root of a short
 //     broadcast, gets the error in a later call that waits, or that runs out of room for data that others have not
 //     read, or when it leaves the group; the message names the first call that differed.
 // Follows torch.distributed; each deviation is noted at its place.
@@ -38,7 +37,7 @@ using std::chrono::milliseconds;
 // ---- The default group --------------------------------------------------------------------------------------------
 
 struct InitOptions {
-    /// A name (backend.hpp), or "device:name,device:name": the device of its tensors picks an operation's backend. "":
+    /// A name (backend.hpp), or "device:name,device:name": an operation's backend is that of its tensors' device. "":
     /// native for host memory, and for each kind of device in the machine its usual backend, where that can be used
     /// (nccl for cuda, rccl for rocm, hccl for npu, xccl for xpu); with a device_id, a backend that serves its kind.
     /// Must be equal on all ranks.
@@ -187,7 +186,7 @@ TUTTI_API void reduce(TensorView tensor, const ReduceOptions& options);
 /// place and in the order of ranks. Equal dtype and element count on all ranks.
 /// errors   InvalidArgument, before any traffic: an operator that is not defined for the dtype, or avg, as each rank
 ///          would divide by another number: take sum, and divide by rank + 1. CollectiveMismatch: as all_reduce.
-/// cost     log2(n) messages of the whole tensor one after the other; of a long one n - 1, in segments that overlap
+/// cost     log2(n) messages of the whole tensor one after the other; a long one: n - 1, in segments that overlap
 /// source   Hillis, Steele (1986); Sanders, Träff (2006)
 TUTTI_API void scan(TensorView tensor, const AllReduceOptions& options = {});
 /// The same without this rank's own values (MPI_Exscan): `tensor` becomes the combination of those of the ranks before

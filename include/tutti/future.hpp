@@ -162,7 +162,7 @@ class Future {
     std::shared_ptr<State> state_;
 };
 
-/// A future that completes, never with a failure, when all of them have; its value is the list.
+/// A future that completes, never with a failure, when all `futures` have; its value: the list.
 template <class T>
 Future<std::vector<Future<T>>> collect_all(std::vector<Future<T>> futures) {
     struct Collection {

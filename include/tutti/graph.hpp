@@ -175,7 +175,7 @@ TUTTI_API bool operator==(const Graph& a, const Graph& b);
 /// What the caller says of a compute step.
 struct ComputeOptions {
     std::string name = "compute";
-    double cost_us = 0;  ///< about how long it takes: what overlaps with it is decided by that
+    double cost_us = 0;  ///< its estimated time, by which passes choose what overlaps with it
     /// The step may run in chunks of rows (the first dimension). All its tensors, but for the reads that `whole` lists,
     /// have the same number of rows, and running the function on one block of rows after the other gives the same
     /// result as running it once, wherever the blocks are cut. A matrix product of x and w is splittable by the rows of
@@ -207,10 +207,10 @@ class TUTTI_API Capture {
 }  // namespace detail
 
 /// Calls `function` and returns its calls as a graph; no data moves. An asynchronous call returns a Work whose wait()
-/// marks the place in the order where its result has to be there; one without a wait is waited for at the graph's end.
-/// Its other methods throw InvalidArgument. All ranks capture graphs that match, as their plain calls would. Buffers,
-/// functions and groups must live as long as an Executable of the graph. Throws what the function throws;
-/// InvalidArgument inside of another capture of this thread.
+/// marks the place in the order where its result has to be there (without a wait(): the graph's end); the Work's other
+/// methods throw InvalidArgument. All ranks capture graphs that match, as their plain calls would. Buffers, functions
+/// and groups must live as long as an Executable of the graph. Throws what the function throws; InvalidArgument inside
+/// of another capture of this thread.
 template <std::invocable F>
 Graph capture(F&& function) {
     detail::Capture capture;
@@ -265,10 +265,10 @@ struct Proof {
     std::vector<std::string> faults;  ///< empty: it holds
     explicit operator bool() const noexcept { return faults.empty(); }
 };
-/// Runs the graphs of all ranks that their groups name together, symbolically: no data moves. Afterwards it is known
-/// that each group's collectives come in the same order with matching arguments on all ranks, that every message is
-/// received, that nobody waits forever, and that no node touches what an asynchronous one still uses. cost     about a
-/// microsecond for each node and rank.
+/// Runs the graphs of all ranks that their groups name together, on symbols: no data moves. Proves that each group's
+/// collectives come in the same order with matching arguments on all ranks, that every message is received, that nobody
+/// waits forever, and that no node touches what an asynchronous one still uses.
+/// cost     about a microsecond for each node and rank
 TUTTI_API Proof prove(const std::vector<Graph>& graphs);
 /// The same of both, and that every byte that a program may read afterwards, on every rank, holds the same symbol after
 /// the optimised graphs as after the captured ones. Sums count as equal in whichever order ranks are added, unless the
@@ -284,9 +284,9 @@ enum class Order {
 
 struct OptimiseOptions {
     ProcessGroup group{};  ///< its ranks, all of those of the graph's groups, call optimise(); empty: the default group
-    /// All ranks are taken to have captured what this rank has, so optimise() of one graph asks nobody and moves
-    /// nothing. The graph has one group, and collectives whose blocks are equal, no messages: of others this rank
-    /// cannot know what the other ranks captured (InvalidArgument). A rank whose graph differs after all gets
+    /// Assumes that all ranks have captured what this rank has: optimise() of one graph then sends nothing. The graph
+    /// has one group, only collectives whose blocks are equal, and no messages: for other calls this rank cannot
+    /// know what the other ranks captured (InvalidArgument). A rank whose graph differs after all gets
     /// CollectiveMismatch at the first collective of a replay.
     bool alike = false;
     Order order = Order::free;
@@ -295,8 +295,8 @@ struct OptimiseOptions {
     /// bandwidth.
     std::optional<std::uint64_t> bucket_bytes{};
     double overlap_us = 200;  ///< collectives whose predicted time is shorter do not start early
-    /// In how many chunks a long all_reduce, reduce_scatter or all_gather runs, with the steps before and after it that
-    /// may. Default: the power of two next to √(what can overlap / latency), up to 16, with `overlap_us` of
+    /// Number of chunks of a long all_reduce, reduce_scatter or all_gather, and of steps next to it that may be cut.
+    /// Default: √(time that can overlap / latency), rounded to a power of two, up to 16, with `overlap_us` of
     /// communication in each.
     std::optional<int> chunks{};
     std::uint64_t in_flight_bytes = std::uint64_t{1} << 30;  ///< of buffers that started early and are not waited for
@@ -317,10 +317,10 @@ struct TUTTI_API Optimised {
     std::string to_text() const;  ///< the changes in words
 };
 
-/// The passes, over the graphs of all ranks that their groups name. A pure function: it moves no data and asks nobody.
-/// Collectives are changed only where all their ranks change them alike. The results are proved: a pass whose result
-/// does not prove moves no call past those of other groups, or is left out for these ranks and those that share groups
-/// with them, and Change::text says so and why. Throws InvalidArgument if prove(graphs) has faults.
+/// Runs the passes over the graphs of all ranks that their groups name. A pure function: it sends nothing. Passes
+/// change a collective only if all its ranks change it alike. The results are proved: if the proof of a pass's result
+/// fails, the pass moves no call past those of other groups, or is left out, for these ranks and those that share
+/// groups with them; Change::text says so and why. Throws InvalidArgument if prove(graphs) has faults.
 TUTTI_API std::vector<Optimised> optimise(const std::vector<Graph>& graphs, const OptimiseOptions& options = {});
 /// The same for this rank's graph: all ranks of the group call it. One exchange of the graphs' texts comes first,
 /// unless the options say that the graphs are alike; replays exchange nothing more than their collectives.

@@ -29,7 +29,7 @@ namespace tutti {
 
 struct NewGroupOptions {
     std::optional<std::chrono::milliseconds>
-        timeout{};          ///< of the group's operations; default as of InitOptions, or TUTTI_TIMEOUT_MS
+        timeout{};          ///< of its operations; default: TUTTI_TIMEOUT_MS, else as in InitOptions
     std::string backend{};  ///< "": the world's; else as InitOptions::backend
     std::any pg_options{};  ///< for the backend's constructor; empty: the world's
     /// Only the members call, and wait for each other in the store. Ranks that deadlock, because they make overlapping

@@ -19,7 +19,7 @@ class TUTTI_API InterruptHandler {
     InterruptHandler& operator=(const InterruptHandler&) = delete;
 };
 
-/// Ends the current wait of one thread. Async-signal-safe; any thread.
+/// Ends the wait that notices it first. Async-signal-safe; any thread.
 TUTTI_API void interrupt() noexcept;
 
 /// For languages that handle signals themselves: waiting threads call `check` at least every 100 ms, with no lock of a

@@ -32,28 +32,27 @@ struct MeetingTerms {
     std::string name;  ///< tells meetings in one place apart; not empty
     int rank = 0;      ///< 0 to size - 1, another one on each rank
     int size = 1;      ///< how many come
-    /// From the call on, for this rank; where the ranks' differ, the first whose time is over ends the attempt for all.
+    /// Counts from this rank's call; if the ranks' timeouts differ, the first that expires ends the attempt for all.
     Milliseconds timeout = default_store_timeout;
-    /// Any bytes; a rank with another one than rank 0's disagrees.
+    /// Any bytes; ranks whose digest is not rank 0's disagree.
     std::string digest{};
     /// What this rank does, for sentences about it: "makes the group of [0, 1]". May differ.
     std::string words = "meets";
     /// Begin each sentence about this meeting: "new_group" and "of ranks [0, 1]". May differ.
     std::string operation = "meet", about{};
-    /// Each rank comes to this name once, and a failure is final. It saves each rank a request to the store.
+    /// Whether ranks meet only once under this name; a failure is final. Saves each rank a store request.
     bool once = false;
-    /// The numbers of the ranks among all that have meetings in this place, by rank. Where it is given, a rank that
-    /// waits looks whether ranks of several meetings wait for each other in a circle. Empty: 0 to size - 1, and nobody
-    /// looks.
+    /// By rank: its number among all ranks that have meetings in this place. If given, a rank that waits checks whether
+    /// ranks of several meetings wait for each other in a circle. Empty: 0 to size - 1, and no such check.
     std::vector<int> members{};
-    /// Called every 0.1 s while this rank waits; what it throws ends the meeting, for the others with its words. May
+    /// Called every 0.1 s while this rank waits; an exception ends the meeting, for the others with its message. May
     /// differ.
     std::function<void()> check{};
 };
 
 struct Met {
     std::vector<std::string> cards;  ///< of all ranks, by rank
-    std::uint64_t attempt = 0;       ///< which of its name it was, from 1; 0: ranks come once, or the rank is alone
+    std::uint64_t attempt = 0;       ///< number of the attempt under this name, from 1; 0 with `once` or size 1
 };
 
 /// Returns when all ranks have come. Throws on all ranks that come Timeout (the first missing rank is context().peer),

@@ -44,7 +44,7 @@ void read_object(const Object& object, T& value) {
         from_object(object, value);
     }
 }
-/// Reads a value one step inside; errors get the step into their path.
+/// Reads an inner value; adds `step` to the path of its errors.
 template <class T>
 void read_inside(const Object& object, T& value, const std::string& step) {
     try {

@@ -4,11 +4,11 @@
 // for float16, a quarter as for float32; with int4 a bit more than half of that. Between ranks of one host they are
 // never faster: copying is quicker than rounding. `tutti explain quantized_all_reduce` says when they are.
 //
-// The steps. The tensor is cut into slices, one for each rank. (1) Every rank sends its part of each slice to the
-// slice's owner, as codes with one scale for each block of elements. (2) The owner adds up the decoded values in rank
-// order, as float32, or, where all ranks use one scale, the codes themselves, exactly, as int32. (3) The sums become
-// numbers again. (4) The owner sends them to all ranks, as codes a second time, or, with quantize_results = false, as
-// they are. quantized_reduce_scatter is (1) to (3), quantized_all_gather is (4). The steps of all tiles of a slice
+// The steps. The tensor is cut into slices, one for each rank. (1) Every rank sends its part of each slice to its
+// owner, as codes with one scale for each block of elements. (2) The owner adds up the decoded values in rank order, as
+// float32, or, where all ranks use one scale, the codes themselves, exactly, as int32. (3) The sums become numbers
+// again. (4) The owner sends them to all ranks (the second leg), as codes again, or, without quantize_results, as they
+// are. quantized_reduce_scatter is (1) to (3), quantized_all_gather is (4). The steps of all tiles of a slice
 // overlap. Every value is rounded twice, however many ranks there are, on one rank too; and every rank, the owner too,
 // takes the decoded values: the results are the same bits everywhere.
 //

@@ -105,8 +105,8 @@ class TUTTI_API Window {
     [[nodiscard]] Work iput_signal(ConstTensorView source, int target, const WindowSignalAccess& access = {}) const;
 
     /// Adds `value` to a signal of the target, behind all earlier puts to it. Does not wait for anything.
-    /// A signal never passes 2^64 - 1: an addition that would is left out. In the memory of this host the call throws
-    /// InvalidArgument; in either case wait_signal() and read_signal() of the target throw it from then on.
+    /// An addition that would make a signal pass 2^64 - 1 is left out: wait_signal() and read_signal() of the target
+    /// throw InvalidArgument from then on; this call throws it, too, if the target's memory is on this host.
     void signal(int target, int signal, std::uint64_t value = 1) const;
     /// Blocks until this rank's signal has at least this value. Looks for a moment, then sleeps.
     /// errors   Timeout (the window can be used on), Aborted (also by a signal of the system), PeerLost when a rank has

@@ -24,7 +24,7 @@ struct Workload {
     double most_receives = 0;  ///< of that rank
     double most_bytes = 0;     ///< that one rank sends or receives, the larger
     double fresh = 0;          ///< the share of `bytes` that the sender has just written
-    double relayed = 0;        ///< bytes on the longest path, on which each rank forwards only whole messages
+    double relayed = 0;        ///< bytes sent in turn on the longest path; ranks forward only whole messages
     double most_local = 0;     ///< bytes that one rank copies, in addition to its messages
     double most_sums = 0;      ///< bytes of results of two inputs that it combines beside them; more inputs take longer
     double scratch = 0;        ///< bytes that arrive in memory of the operation's own, and are combined from there

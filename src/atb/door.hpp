@@ -1,6 +1,6 @@
-// Door: how the processes of one host find each other by a name. The one that opens it serves a store on any free port,
-// and tells the port to each process of its user that knocks. A door is an abstract Unix socket: it is in no file
-// system, and goes with its process, however that ends.
+// Door: lets the processes of one host find each other by a name. Its opener serves a store on any free port, and
+// tells the port to each process of its user that knocks. A door is an abstract Unix socket: it is in no file system,
+// and vanishes when its process ends in any way.
 //
 // Threads: a door has one of its own, which answers; open and close it in one thread. knock() may be called by any.
 #pragma once

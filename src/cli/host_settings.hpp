@@ -1,4 +1,4 @@
-// What tutti changes on its host beyond its own memory and connections, as the environment sets it: a finding for each
+// tutti's effects on its host beyond its own memory and connections, as the environment sets them: a finding for each
 // of four settings.
 //
 // Threads: any.

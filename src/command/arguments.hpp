@@ -17,8 +17,8 @@ namespace tutti::command {
 std::string both_spellings(const std::string& names);
 /// 8, 64K, 1M, 2G (powers of two), also 64KB and 64KiB. Throws CLI::ValidationError naming `option`.
 std::uint64_t bytes_of(const std::string& text, const std::string& option);
-/// For option->check(): a finite number of seconds.
 enum class Zero { refused, allowed };
+/// For option->check(): a finite number of seconds.
 CLI::Validator is_duration(Zero zero);
 /// For option->check(): one of these words. Help and completion show them.
 CLI::Validator one_of(const std::vector<std::string>& words);

@@ -13,7 +13,7 @@
 
 namespace tutti {
 
-/// T: a value with `T from(std::uint64_t count) const`, itself seen so many elements further on.
+/// `T T::from(std::uint64_t count) const`: the value of a stretch that begins `count` later.
 template <class T>
 class IntervalMap {
  public:

@@ -17,10 +17,10 @@ void request();
 bool has_own() noexcept;
 /// Every running thread of this process makes a full fence. Only where has_own().
 void fence_own_process() noexcept;
-/// Runs `then` when fence_all_processes() of others includes this process: at once, or by another thread; never where
-/// the kernel has none.
+/// Registers this process for others' fence_all_processes(), then runs `then`: at once or in another thread; never
+/// if the kernel cannot.
 void when_global(std::function<void()> then);
-/// Every running thread of all processes for which when_global() has run makes a full fence.
+/// Every running thread of all processes that when_global() registered makes a full fence.
 void fence_all_processes() noexcept;
 
 }  // namespace tutti::membarrier

@@ -3,9 +3,9 @@
 // A name may be unknown at first and known later, as a pod's is until its cluster has spread it. All threads of a
 // process share each question and its answer, so a name server gets few questions however many threads and attempts
 // wait: an answer with addresses counts for 2 s; an unknown name is asked for again after 50 ms, then after twice as
-// long each time, up to 2 s. The system's resolver knows no deadline, so a thread of its own asks it. A question that
-// has been asked is waited for, for at least 10 s, even beyond the caller's deadline: cut off and asked again, a slow
-// name server would never be heard.
+// long each time, up to 2 s. The system's resolver knows no deadline, so a thread of its own asks it. Callers wait for
+// the answer for at least 10 s, even beyond their deadlines: if they gave up and asked again, the answer of a slow name
+// server would never arrive.
 //
 // Threads: any. Waits look at the abort flag and the interrupt flag as all others do (core/deadline.hpp), and the line
 // of the log about a long wait comes from the caller's Patience.

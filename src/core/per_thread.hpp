@@ -1,7 +1,7 @@
 // PerThread: a value of which each thread has its own, also while and after the thread's other objects are destroyed.
 //
-// Destructors of static objects, and functions of atexit(3), run on the main thread when its thread_local objects have
-// gone already. What they call may not use those.
+// Destructors of static objects and atexit(3) functions run on the main thread after its thread_local objects are
+// destroyed: what they call must not use such objects.
 #pragma once
 
 #include "core/assert.hpp"

@@ -6,8 +6,7 @@
 
 namespace tutti::svg {
 
-/// The text as it stands between the marks of XML or HTML, or in an attribute. Control characters but newlines are
-/// blanks.
+/// The text escaped for XML or HTML, also for attributes. Control characters other than newlines become blanks.
 std::string escaped(std::string_view text);
 
 /// A distance of marks on an axis of that length that leaves room for their numbers: 1, 2 or 5 times a power of ten.

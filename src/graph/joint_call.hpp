@@ -32,7 +32,7 @@ struct WrongSize {
     std::size_t rank = 0;  ///< in the group
     std::uint64_t expected = 0, got = 0;
 };
-/// Fills in the results of a call that all have joined; or the first rank whose blocks do not fit.
+/// Fills in results of a call that all joined, or gives the first rank whose blocks do not fit.
 std::optional<WrongSize> resolve(JointCall& call, Determinism determinism);
 
 }  // namespace tutti::graph

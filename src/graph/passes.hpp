@@ -20,9 +20,9 @@ struct Settings {
     std::vector<int> ordinals;                     ///< of the captured graph (value.hpp)
     std::set<Ordinal> keep;                        ///< collectives that stay as they are
     std::map<Ordinal, std::size_t> most_chunks{};  ///< of collectives that other ranks cut into fewer
-    /// No call moves past communication of another group, nor past a message: calls become one at the place of the last
-    /// of them, and only such that wait for the others there anyway. If the program's order of calls has no circle of
-    /// waiting ranks, neither has that one: it holds each of these calls after all that it followed.
+    /// No call moves past communication of another group, nor past a message: calls are fused at the place of the last
+    /// one, and only if they wait for the others there anyway. If the program's order has no circle of waiting ranks,
+    /// neither has the new order: each of these calls still comes after all calls that it followed.
     bool in_place = false;
 
     /// Of a collective that is made of captured calls: the first of them.

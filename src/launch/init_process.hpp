@@ -7,11 +7,11 @@
 
 namespace tutti::launch {
 
-/// No pipe of the launcher's may get the number of a standard stream that was closed; processes that lose their parent
-/// become its children. A process that has children already (an entry script that started a helper and then became
-/// this program by exec), or that gets those of strangers because it is the first of its container, leaves them to a
-/// stand-in: it goes on as the child of one, which keeps its number, passes on signals, stops and ends as it does.
-/// Returns in the process that launches.
+/// Opens standard streams that were closed, so that no pipe of the launcher gets their numbers, and makes the launcher
+/// the parent of processes that lose theirs. A process that already has children (an entry script that started a helper
+/// and then called exec), or that gets strangers' as the first process of its container, forks: the child launches, and
+/// returns from here; the original process stays as its stand-in: it keeps the pid, passes on signals, stops and ends
+/// as the child does.
 void prepare_process();
 
 /// The process that stands in for this one towards the process that started it; -1: none does.

@@ -31,7 +31,7 @@ std::string_view bearer_token(std::string_view authorization);
 std::string response(std::string_view status, const HttpPage& page, std::string_view more = "");
 
 struct HttpAnswer {
-    std::optional<std::string> body;              ///< of an answer with 200, whole
+    std::optional<std::string> body;              ///< whole; only with status 200
     std::string status;                           ///< "404 Not Found"; empty: there was no answer
     bool refused = false;                         ///< nobody listens there
     std::optional<std::uint32_t> foreign_user{};  ///< whose process listens there: it was not asked

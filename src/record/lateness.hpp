@@ -1,5 +1,5 @@
 // Lateness: how long the ranks of a world waited for each other in the collectives that their dumps have in common,
-// from when each came to when the last one did that it had to wait for.
+// from each rank's call to the last call that it had to wait for.
 //
 // Threads: free functions.
 #pragma once

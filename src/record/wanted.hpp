@@ -12,7 +12,7 @@ namespace tutti::record {
 std::optional<int> status_port();
 /// TUTTI_TRACE_DIR: where dumps go; nullopt: nobody wants any.
 std::optional<std::filesystem::path> trace_directory();
-/// Whether files for torchfrtrace are wanted there, too (TUTTI_TRACE_FORMAT=torch).
+/// Whether trace_directory() gets torchfrtrace's files (TUTTI_TRACE_FORMAT=torch).
 bool wants_flight_files();
 /// Whether to record each rank's elements in an all_to_all: where dumps or pages are wanted.
 bool wants_splits();

@@ -4,9 +4,9 @@
 // all ranks to which it passed them on have answered. So the rank that began knows when every rank that can be reached
 // has the news, and the ranks beside a silent neighbour notice it.
 //
-// A rank that turns to this one around a silent rank asks too, as the silent one may have brought the news here and can
-// pass the answer on no more. Whoever asks waits for those behind this rank, not for those that lie in its own
-// direction, to which it turns itself: else ranks around a silent one would wait for each other.
+// A rank that turns to this one around a silent rank asks too: the silent one may have brought the news here and can no
+// longer pass the answer on. It waits for the ranks behind this rank, not for those in its own direction, to which it
+// turns itself: otherwise ranks around a silent one would wait for each other.
 //
 // Threads: one at a time.
 #pragma once

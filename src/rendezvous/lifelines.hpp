@@ -6,9 +6,9 @@
 //
 // Ranks answer news (ledger.hpp): a rank that began them knows when all have them. A neighbour that shows no sign of
 // life is silent: stopped, or cut off. The ranks beside it tell all others so, and turn to its other neighbours
-// directly, so that news reach every rank that can be reached. So does a rank that knows of the world's end, and whose
-// place in the tree has changed by a rank that left without knowing of it: who would tell its new neighbours? Or by one
-// that left beside a silent rank: it may have had no time to turn to those behind.
+// directly, so that news reach every rank that can be reached. So does a rank that knows of the world's end, if
+// its place in the tree has changed because a rank left: one that did not know of the end (nobody else would tell the
+// new neighbours), or one beside a silent rank (it may not have turned to those behind).
 //
 // This is a state machine: events, bytes and the time go in, effects come out. It has no sockets, no threads and no
 // clock; a Membership gives it those, and a simulation runs whole worlds of it (tests/simulation).

@@ -1,5 +1,5 @@
-// Reparenter: when a rank looks for a new parent, and which ranks it tries: one at a time, all in their order, and all
-// once more after a pause when none has answered.
+// Reparenter: when a rank looks for a new parent, and which candidates it tries: one at a time, in the given order; if
+// none answers, all of them again after a pause.
 //
 // Threads: one at a time.
 #pragma once

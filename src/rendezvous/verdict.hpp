@@ -32,7 +32,7 @@ struct Verdict {
 constexpr bool is_accusation(VerdictKind kind) {
     return kind == VerdictKind::mismatch || kind == VerdictKind::timed_out;
 }
-/// Whether `a` counts more of two accusations, equal on all ranks: a cause before a symptom, then the lower accuser's.
+/// Whether accusation `a` prevails over `b`, equal on all ranks: a cause before a symptom, then the lower accuser's.
 constexpr bool outranks(const Verdict& a, const Verdict& b) {
     return a.kind != b.kind ? a.kind == VerdictKind::mismatch : a.from < b.from;
 }

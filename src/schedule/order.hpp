@@ -11,14 +11,14 @@
 
 namespace tutti::schedule {
 
-/// A step whose order with another one nothing fixes.
+/// A step whose order relative to another is open.
 struct Disorder {
     std::size_t step;
     std::string what;
 };
 
 /// Those of one rank's schedule: steps that touch the same elements, one of them writing, and do not wait for each
-/// other (the first of them); of two ranks of a host, steps that publish where the other's values have yet to be read.
+/// other (only the first); of two ranks of a host, steps that publish where values of the other are still unread.
 std::vector<Disorder> disorders_of(Rank rank, const std::vector<Schedule>& schedules, const Contract& contract,
                                    Budget& budget);
 

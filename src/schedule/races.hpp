@@ -26,9 +26,9 @@ struct Race {
 /// Empty for schedules that are not in place.
 std::vector<Race> races_in(const std::vector<Schedule>& schedules, Budget& budget);
 
-/// By rank: whether the schedules do the same where its input lies in its output (and Schedule::input_is_output says
-/// so): no step of any rank reads an element of its input after a step has written the element of its output that lies
-/// there, or without order. One step may do both, element by element.
+/// By rank: whether the schedules give the same results if this rank's input lies in its output
+/// (Schedule::input_is_output): no step of any rank reads an element of the input after, or unordered with, a step that
+/// writes the output's element in its place. One step may do both, element by element.
 std::vector<bool> same_in_place(const std::vector<Schedule>& schedules, Budget& budget);
 
 /// Whether a step that reads `source` and writes `target`, two ranges of one memory, reads each element before it

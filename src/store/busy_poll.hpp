@@ -17,7 +17,7 @@ class BusyPoll {
     /// Attaches it to the loop. Before it is destroyed, call close() and run the loop.
     void open(uv_loop_t& loop);
     void close();
-    /// A client has asked for something; `window` is its own mark (Crowd).
+    /// A client has sent a request; `window`: its mark for Crowd::heard().
     void heard(std::uint64_t& window);
 
  private:

@@ -24,7 +24,7 @@ namespace tutti::store {
 class Posts {
  public:
     using Moment = std::chrono::nanoseconds;  // of a steady clock
-    /// To a few milliseconds, and cheap.
+    /// The time, to a few ms; cheap.
     static Moment coarse_now() noexcept;
 
     bool may_go(Moment now) const noexcept;

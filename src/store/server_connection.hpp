@@ -1,8 +1,8 @@
-// ServerConnection: one client's socket at the server, TCP or Unix: its input so far, also by its pipe, and the answers
-// on their way to it.
+// ServerConnection: one client at the server: its TCP or Unix socket, the pipe for its posts, the input so far from
+// both, and the answers to send.
 //
-// Threads: the server's loop. Answers are gathered until flush(), so that all answers to one piece of input leave in
-// one piece; large values are sent from their place, and kept until they are sent.
+// Threads: the server's loop. Answers are collected until flush(), so that all answers to one piece of input leave
+// together; large values are sent without a copy, and kept until then.
 #pragma once
 
 #include "security/entrance.hpp"

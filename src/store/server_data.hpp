@@ -30,8 +30,8 @@ class ServerData {
  public:
     using Answer = std::function<void(ConnectionId, std::uint64_t request, Op, std::span<const Field> fields)>;
     explicit ServerData(Answer answer) : answer_(std::move(answer)) { TUTTI_ASSERT(answer_ != nullptr); }
-    /// The answer to a worker that joins, beside the number of workers: the local door, if it may come there, and where
-    /// the server listens.
+    /// What a worker that joins is told beside the number of workers: the server's address, and the local door if it
+    /// may use it.
     void tell_workers(std::function<std::string_view(ConnectionId)> door, std::string address) {
         door_for_ = std::move(door);
         address_ = std::move(address);

@@ -1,8 +1,8 @@
-// The arguments of a command, read off CLI11's tree of commands: help, man pages and what shells propose all come from
-// it, so that they say the same.
+// The arguments of a command, read from CLI11's tree of commands. Help, man pages and shell completion are all made
+// from them, so they agree.
 //
-// A footer of a command is paragraphs. One that begins with "Examples:" or "Exit status:" becomes a section of the man
-// page; the others stand before them.
+// A command's footer has paragraphs. One that begins with "Examples:" or "Exit status:" becomes a section of the man
+// page; the others come before these sections.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -23,7 +23,7 @@ class Uses {
 
     /// The words behind "use"; puts the steps into the rank's schedule.
     void read(Line& line, Reading& reading);
-    /// Of the whole text: in each rank of a list, the k-th line with that list is alike.
+    /// Checks that the k-th lines with a list of ranks match in all of these ranks.
     void check() const;
 
  private:

@@ -33,11 +33,11 @@ class StagingCopy {
         TUTTI_ASSERT(returning > 0 && returning <= 1);
     }
 
-    /// Where a copy tries both ways.
+    /// Which copies try both ways.
     enum class Trial : std::uint8_t {
-        now_and_then,  ///< wherever it happens to be
-        here,          ///< this is the one place where it is always done
-        elsewhere,     ///< there is such a place, and this is another one
+        now_and_then,  ///< some, wherever they write
+        here,          ///< each one, at this one place
+        elsewhere,     ///< not this one: trials are elsewhere
     };
     void operator()(std::byte* to, const std::byte* from, std::size_t bytes, Trial trial = Trial::now_and_then);
     /// Whether stores around the cache were quicker lately.
