@@ -232,11 +232,11 @@ void compare_replicas(const ProcessGroup& group, const std::vector<NamedParamete
     if (equal) return;
     const std::vector<Description> all = all_gather_object(mine, {.group = group});
     if (!fault.empty()) throw InvalidArgument(fault);
-    const auto in_world = [&group](std::size_t rank) { return get_global_rank(group, static_cast<int>(rank)); };
+    const auto in_world = [&group](std::size_t rank) { return group.global_rank(static_cast<int>(rank)); };
     const auto context = [&](std::size_t rank) {
         return ErrorContext{.operation = "DistributedDataParallel",
                             .group = group.name(),
-                            .rank = get_global_rank(group, group.rank()),
+                            .rank = group.global_rank(group.rank()),
                             .peer = in_world(rank)};
     };
     for (std::size_t rank = 0; rank < all.size(); ++rank) {

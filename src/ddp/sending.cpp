@@ -209,7 +209,7 @@ void Reducer::end_group(const std::string& reason) {
     phase_ = Phase::idle;
     try {
         options_.group.abort(fmt::format("{}: rank {}: {}", ddp::title(options_),
-                                         get_global_rank(options_.group, options_.group.rank()), reason));
+                                         options_.group.global_rank(options_.group.rank()), reason));
     } catch (const DistError&) {
         // It has ended.
     }

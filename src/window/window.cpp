@@ -61,7 +61,7 @@ void check_backend(const Group& group) {
 void check_terms(const Group& group, const Terms& own, const std::vector<Terms>& all) {
     TUTTI_ASSERT(all.size() == static_cast<std::size_t>(group.size()));
     TUTTI_ASSERT(all[static_cast<std::size_t>(group.rank())] == own);
-    const Ranks& ranks = group.ranks();
+    const auto& ranks = group.ranks();
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
         if (all[rank] == all[0]) continue;
         const bool mine = static_cast<int>(rank) == group.rank();

@@ -114,9 +114,12 @@ void expect_difference(const ProcessGroup& g, const std::string& text, F change)
 
 TEST_P(DdpErrors, a_difference_in_a_smaller_group_names_ranks_by_their_numbers_in_the_world) {
     run_ranks(3, GetParam(), [](const ProcessGroup& g) {
-        const ProcessGroup pair = new_group({1, 2}, {.group = g});
         if (g.rank() == 0) return;
-        expect_difference(pair, R"(parameter 1 is "b" float32[2] on rank 1, but "c" float32[2] on rank 2)",
+        const std::vector<int> members{g.global_rank(1), g.global_rank(2)};
+        const ProcessGroup pair = new_group(members, {.use_local_synchronization = true, .world = g});
+        expect_difference(pair,
+                          R"(parameter 1 is "b" float32[2] on rank )" + std::to_string(members[0]) +
+                              R"(, but "c" float32[2] on rank )" + std::to_string(members[1]),
                           [](std::vector<NamedParameter>& p, DistributedDataParallelOptions&, std::vector<double>&) {
                               p[1].name = "c";
                           });

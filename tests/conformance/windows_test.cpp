@@ -348,15 +348,18 @@ TEST_P(Windows, ranks_that_mean_different_windows_all_hear_of_it) {
 
 TEST_P(Windows, errors_in_a_smaller_group_name_ranks_by_their_numbers_in_the_world) {
     run_ranks(3, GetParam(), [&](const ProcessGroup& g) {
-        const ProcessGroup pair = new_group({1, 2}, {.group = g});
         if (g.rank() == 0) return;
+        const std::vector<int> members{g.global_rank(1), g.global_rank(2)};
+        const ProcessGroup pair = new_group(members, {.use_local_synchronization = true, .world = g});
         try {
             const Window window(float32, {g.rank()}, {.group = pair});
             ADD_FAILURE() << "two different windows are one";
         } catch (const CollectiveMismatch& error) {
-            EXPECT_TRUE(has(error.what(), "rank 1 makes float32[1] with 16 signals, but rank 2 makes")) << error.what();
-            EXPECT_EQ(error.context().rank, g.rank());
-            EXPECT_EQ(error.context().peer, 2);
+            const std::string expected = "rank " + std::to_string(members[0]) +
+                                         " makes float32[1] with 16 signals, but rank " + std::to_string(members[1]);
+            EXPECT_TRUE(has(error.what(), expected)) << error.what();
+            EXPECT_EQ(error.context().rank, g.global_rank(g.rank()));
+            EXPECT_EQ(error.context().peer, members[1]);
         }
     });
 }
