@@ -370,7 +370,6 @@ std::uint16_t free_port(UniqueFd& keep) {
 }
 
 TEST(LocalSecret, is_served_later_where_the_process_has_no_descriptor_left) {
-    if (test::sanitizer_needs_descriptors) GTEST_SKIP() << test::for_sanitizer;
     UniqueFd keep;
     const std::uint16_t port = free_port(keep);
     LocalSecretServer server(port, Secret::generate());

@@ -1,7 +1,7 @@
 // A store's server whose process may open no more descriptors.
 #include "core/descriptors.hpp"
+#include "core/unique_fd.hpp"
 #include "store/tcp_test_support.hpp"
-#include "support/no_descriptors.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -49,7 +49,6 @@ void serve_many_clients_below_the_hard_limit() {
 }
 
 TEST(AcceptorDeathTest, raises_the_soft_limit_when_it_needs_more) {
-    if (test::sanitizer_needs_descriptors) GTEST_SKIP() << test::for_sanitizer;
     EXPECT_EXIT(serve_many_clients_below_the_hard_limit(), ::testing::ExitedWithCode(0), "");
 }
 
@@ -72,7 +71,6 @@ void wait_at_the_hard_limit() {
 }
 
 TEST(AcceptorDeathTest, says_at_the_hard_limit_that_clients_wait_and_serves_them_later) {
-    if (test::sanitizer_needs_descriptors) GTEST_SKIP() << test::for_sanitizer;
     EXPECT_EXIT(wait_at_the_hard_limit(), ::testing::ExitedWithCode(0), "may open no more.*two for each rank");
 }
 

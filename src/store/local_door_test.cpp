@@ -1,6 +1,5 @@
 // The local door, and the pipe that a client gets there. Network only on loopback.
 #include "store/local_door.hpp"
-#include "support/no_descriptors.hpp"
 
 #include "core/socket.hpp"
 #include "core/unix_socket.hpp"
@@ -173,7 +172,6 @@ TEST(LocalDoor, a_pipe_with_nonsense_costs_its_client_the_connection_and_the_ser
 }
 
 TEST(LocalDoor, a_client_for_whose_pipe_no_descriptor_is_left_goes_on_without) {
-    if (test::sanitizer_needs_descriptors) GTEST_SKIP() << test::for_sanitizer;
     TCPStore store = a_master();
     rlimit limit{};
     ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);

@@ -70,7 +70,13 @@ class SkipReporter : public ::testing::EmptyTestEventListener {
 
 }  // namespace
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__)
+// What is undefined executes an illegal instruction (cmake/Compiler.cmake), which AddressSanitizer reports with a
+// stack. Its library looks for this function.
+extern "C" [[gnu::visibility("default")]] const char* __asan_default_options() {
+    return "handle_sigill=1";
+}
+#elif defined(__SANITIZE_THREAD__)
 // libuv closes descriptors by the bare system call, which ThreadSanitizer does not see: it takes the next descriptor of
 // that number, opened by another thread, for the one that libuv's thread has read from. ThreadSanitizer's library looks
 // for this function, so it has to be exported.

@@ -8,16 +8,6 @@
 
 namespace tutti::test {
 
-/// The undefined-behaviour sanitizer opens a pipe to find out the type of an object; where it cannot, it reports faults
-/// that are none. Tests that leave it no descriptor are skipped with that reason.
-#if defined(__SANITIZE_ADDRESS__)
-inline constexpr bool sanitizer_needs_descriptors = true;
-#else
-inline constexpr bool sanitizer_needs_descriptors = false;
-#endif
-inline constexpr const char* for_sanitizer =
-    "by design: the undefined-behaviour sanitizer needs descriptors for its own checks";
-
 class NoDescriptorsLeft {
  public:
     /// `open`: any descriptor that is open.

@@ -1,6 +1,5 @@
 // A file in memory, and the error where the system gives none.
 #include "transport/shm/memory_file.hpp"
-#include "support/no_descriptors.hpp"
 
 #include <tutti/error.hpp>
 
@@ -67,7 +66,6 @@ TEST(MemoryFile, beyond_the_limit_for_files_is_an_error_that_says_so_and_no_sign
 }
 
 TEST(MemoryFile, without_a_descriptor_to_be_had_is_an_error_that_says_so) {
-    if (test::sanitizer_needs_descriptors) GTEST_SKIP() << test::for_sanitizer;
     const Refusal refusal = refused_to_child([] { limit(RLIMIT_NOFILE, 3); });
     EXPECT_EQ(refusal.status, 0);
     EXPECT_EQ(refusal.text, "cannot make shared memory: memfd_create: Too many open files");
