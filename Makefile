@@ -52,9 +52,9 @@ uninstall:  ## remove what the last `make install` installed: the files of build
 bench:  ## install the peers, measure tutti beside them; the targets' table, build/bench/targets.json and a report
 	@$(DEPS) library test bench
 	@$(MAKE) --no-print-directory build DEPS=true
-	@echo "tutti: building the peers' programs in build/bench/peers"
-	@cmake --build build -j $(JOBS) --target peers >build/peers.log 2>&1 || { tail -n 30 build/peers.log; \
-	  echo "tutti: a peer's program does not build; see build/peers.log"; exit 1; }
+	@echo "tutti: building the benches and the peers' programs in build/bench"
+	@cmake --build build -j $(JOBS) --target benches peers >build/benches.log 2>&1 || { tail -n 30 build/benches.log; \
+	  echo "tutti: a bench or a peer's program does not build; see build/benches.log"; exit 1; }
 	@build/bin/tutti bench all -n 2 -b 8 -e 64M -f 8 --seconds 0.05 --against openmpi,mpich,gloo --rounds 1 \
 	  --report build/bench/report
 	@python3 bench/targets.py --build build $(BENCH)
