@@ -60,9 +60,10 @@ bench:  ## install the peers, measure tutti beside them; the targets' table, bui
 	@python3 bench/targets.py --build build $(BENCH)
 
 check: build  ## build, then run the tests that take less than a minute in all
-	@ctest --test-dir build --output-on-failure -j $(JOBS) -L unit -E "$$(paste -sd '|' tests/long)"
 	@pids=; for half in 0 1; do GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=$$half build/tests/conformance --gtest_brief=1 \
-	  --gtest_filter='*/threads*' & pids="$$pids $$!"; done; for pid in $$pids; do wait $$pid || exit 1; done
+	  --gtest_filter='*/threads*' & pids="$$pids $$!"; done; \
+	ctest --test-dir build --output-on-failure -j $(JOBS) -L unit -E "$$(paste -sd '|' tests/long)" || failed=1; \
+	for pid in $$pids; do wait $$pid || failed=1; done; [ -z "$$failed" ]
 
 test: configure  ## build, then run all tests, here and under the sanitizers; the last lines are the sum. LANES="core ranks sanitizers python torch packages": some of them, and only what these need is built
 	@echo "tutti: running $(if $(LANES),the tests of $(LANES),all tests); logs go to build/test-logs"
