@@ -47,7 +47,7 @@ class TUTTI_API RankArray {
     RankArray(std::initializer_list<RankArray> rows);      // NOLINT(google-explicit-constructor)
     RankArray(const std::vector<std::vector<int>>& rows);  // NOLINT(google-explicit-constructor)
     template <class Array>
-    requires(std::convertible_to<const Array&, ConstTensorView> && !std::derived_from<Array, RankArray>)
+    requires(detail::ElementRange<Array> || detail::IsTensor<Array>)
         RankArray(const Array& array)  // NOLINT(google-explicit-constructor)
         : RankArray(from_view(array)) {}
     /// Ranks 0, 1, 2, … in row-major order.

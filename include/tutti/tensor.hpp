@@ -1,13 +1,15 @@
 // Tensors: views that borrow, tensors that own.
 //
 // A view is a pointer, an element type, a shape, strides (in elements) and a device; it never owns. Anything
-// contiguous converts to a view: std::vector, std::array, std::span, C arrays, Tensor.
+// contiguous converts to a view: std::vector, std::array, std::span, C arrays, Tensor; a variable of an element type is
+// a tensor of one element. The compiler says why other ranges, pointers and numbers are none.
 #pragma once
 
 #include <tutti/dtype.hpp>
 #include <tutti/export.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -17,6 +19,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 struct DLManagedTensor;
@@ -67,13 +70,110 @@ class TUTTI_API Extents {
     std::vector<std::int64_t> heap_;
 };
 
+class ConstTensorView;
+class TensorView;
 class Tensor;
 
 namespace detail {
 template <class R>
 concept ElementRange =
     std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && Element<std::ranges::range_value_t<R>>;
+template <class T>
+concept IsTensor =
+    std::derived_from<std::remove_cvref_t<T>, ConstTensorView> || std::derived_from<std::remove_cvref_t<T>, Tensor>;
+
+// T is what a parameter T&& deduces: X& for a variable, X for a temporary.
+template <class T>
+concept OneElement = Element<std::remove_cvref_t<T>> && std::is_lvalue_reference_v<T>;
+template <class T>
+concept Readable = !IsTensor<T> && (ElementRange<T> || OneElement<T>);
+template <class T>
+constexpr bool is_const() {
+    if constexpr (std::ranges::range<T>)
+        return std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<T>>>;
+    else
+        return std::is_const_v<std::remove_reference_t<T>> || std::same_as<std::remove_cvref_t<T>, ConstTensorView>;
 }
+template <class T>
+concept Writable = Readable<T> && !is_const<T>() && (std::is_lvalue_reference_v<T> || std::ranges::borrowed_range<T>);
+
+/// What looks like elements and is not Readable (or Writable) has a constructor of its own, which refuses it with a
+/// sentence. std::is_convertible is true for it.
+template <class T>
+concept LooksLikeElements = std::ranges::range<T> || std::is_arithmetic_v<std::remove_cvref_t<T>> ||
+    std::is_enum_v<std::remove_cvref_t<T>> || std::is_pointer_v<std::remove_cvref_t<T>>;
+template <class T>
+concept Unreadable = !IsTensor<T> && !Readable<T> && LooksLikeElements<T>;
+template <class T>
+concept UnwritableTensor =
+    IsTensor<T> && !std::derived_from<std::remove_cvref_t<T>, TensorView> &&
+    (!std::derived_from<std::remove_cvref_t<T>, Tensor> || !std::is_lvalue_reference_v<T> || is_const<T>());
+template <class T>
+concept Unwritable = UnwritableTensor<T> ||(!IsTensor<T> && !Writable<T> && LooksLikeElements<T>);
+
+template <class T>
+concept ListedTensor = IsTensor<T> ||
+    (std::ranges::range<T> && !std::same_as<std::ranges::range_value_t<T>, char>);  // text is none
+
+template <class T>
+struct ElementOf : std::remove_cvref<T> {};
+template <std::ranges::range T>
+struct ElementOf<T> : std::type_identity<std::ranges::range_value_t<T>> {};
+
+/// Refuses T, which is no Readable, with a sentence.
+template <class T>
+constexpr void say_why_unreadable() {
+    using E = typename ElementOf<T>::type;
+    constexpr bool pointer = std::is_pointer_v<std::remove_cvref_t<T>>;
+    constexpr bool list = ListedTensor<E>;
+    static_assert(!pointer,
+                  "tutti: a pointer does not say how many elements there are: expected std::span(pointer, count), or "
+                  "tutti::view(pointer, {rows, columns})");
+    static_assert(!list,
+                  "tutti: this is a list of tensors: expected one tensor; functions such as all_gather, all_to_all and "
+                  "all_reduce_coalesced take a tutti::TensorList");
+    static_assert(
+        pointer || list || Element<E>,
+        "tutti: tensors have no elements of this type: expected bool, an integer of up to 64 bits, float, "
+        "double, std::complex of these, std::byte, or a short float such as tutti::BFloat16; other objects go "
+        "by all_gather_object and its relatives");
+    static_assert(pointer || list || !std::ranges::range<T> || ElementRange<T> || !Element<E>,
+                  "tutti: the elements do not lie one after the other in memory: expected std::vector (not of bool, "
+                  "which packs bits), std::array, std::span or a C array; copy those of a list, deque or lazy range "
+                  "into one of these");
+    static_assert(std::ranges::range<T> || !Element<E> || std::is_lvalue_reference_v<T>,
+                  "tutti: this number is a temporary, which may be gone before it is sent: expected a variable");
+}
+/// The same of T, which is no Writable.
+template <class T>
+constexpr void say_why_unwritable() {
+    if constexpr (Unreadable<T>) {
+        say_why_unreadable<T>();
+    } else {
+        static_assert(!is_const<T>(),
+                      "tutti: the result goes here, but these elements are const: expected elements that can be "
+                      "written to");
+        static_assert(is_const<T>() || std::is_lvalue_reference_v<T>,
+                      "tutti: the result goes here, but this is a temporary, which is gone after the call: expected a "
+                      "variable");
+    }
+}
+
+template <class T>
+void* data_of(T& source) {
+    if constexpr (std::ranges::range<T>)
+        return const_cast<void*>(static_cast<const void*>(std::ranges::data(source)));
+    else
+        return const_cast<void*>(static_cast<const void*>(std::addressof(source)));
+}
+template <class T>
+std::int64_t count_of(const T& source) {
+    if constexpr (std::ranges::range<const T>)
+        return static_cast<std::int64_t>(std::ranges::size(source));
+    else
+        return 1;
+}
+}  // namespace detail
 
 /// A read-only view. Copying it copies no elements; the memory must outlive the view.
 class TUTTI_API ConstTensorView {
@@ -84,15 +184,17 @@ class TUTTI_API ConstTensorView {
     /// strides whose number differs from that of the sizes, or null data with elements.
     ConstTensorView(const void* data, Extents shape, DType dtype, Extents strides = {}, Device device = {});
 
-    /// Any contiguous range of an element type, as a vector: [size].
-    template <detail::ElementRange R>
-    requires(!std::derived_from<std::remove_cvref_t<R>, ConstTensorView> &&
-             !std::derived_from<std::remove_cvref_t<R>, Tensor>)
-        ConstTensorView(const R& range)  // NOLINT(google-explicit-constructor): spans convert implicitly too
-        : data_(const_cast<void*>(static_cast<const void*>(std::ranges::data(range)))),
-          dtype_(dtype_of<std::ranges::range_value_t<R>>),
-          shape_(Extents::of(static_cast<std::int64_t>(std::ranges::size(range)))),
-          element_count_(static_cast<std::int64_t>(std::ranges::size(range))) {}
+    /// Any contiguous range of an element type, as a vector: [size]; a variable of such a type: [1].
+    template <detail::Readable T>
+    ConstTensorView(T&& source)  // NOLINT(google-explicit-constructor): spans convert implicitly too
+        : data_(detail::data_of(source)),
+          dtype_(dtype_of<typename detail::ElementOf<T>::type>),
+          shape_(Extents::of(detail::count_of(source))),
+          element_count_(shape_[0]) {}
+    template <detail::Unreadable T>
+    ConstTensorView(T&& /*refused*/) {  // NOLINT(google-explicit-constructor)
+        detail::say_why_unreadable<T>();
+    }
     ConstTensorView(const Tensor& tensor);  // NOLINT(google-explicit-constructor)
 
     const void* data() const noexcept { return data_; }
@@ -123,15 +225,14 @@ class TUTTI_API TensorView : public ConstTensorView {
     TensorView(void* data, Extents shape, DType dtype, Extents strides = {}, Device device = {})
         : ConstTensorView(data, std::move(shape), dtype, std::move(strides), device) {}
 
-    template <detail::ElementRange R>
-    requires(!std::derived_from<std::remove_cvref_t<R>, ConstTensorView> &&
-             !std::derived_from<std::remove_cvref_t<R>, Tensor> &&
-             !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>> &&
-             (std::is_lvalue_reference_v<R> || std::ranges::borrowed_range<R>))
-        TensorView(R&& range)  // NOLINT(google-explicit-constructor)
-        : ConstTensorView(static_cast<const std::remove_reference_t<R>&>(range)) {}
+    template <detail::Writable T>
+    TensorView(T&& source)  // NOLINT(google-explicit-constructor)
+        : ConstTensorView(static_cast<std::remove_reference_t<T>&>(source)) {}
+    template <detail::Unwritable T>
+    TensorView(T&& /*refused*/) {  // NOLINT(google-explicit-constructor)
+        detail::say_why_unwritable<T>();
+    }
     TensorView(Tensor& tensor);  // NOLINT(google-explicit-constructor)
-    TensorView(Tensor&& tensor) = delete;
 
     void* data() const noexcept { return data_; }
 };

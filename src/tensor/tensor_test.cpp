@@ -121,6 +121,12 @@ TEST(View, comes_from_anything_contiguous) {
     EXPECT_EQ(TensorView(array).dtype(), int16);
     EXPECT_EQ(view(vector.data(), {2, 3}).shape(), Extents({2, 3}));
     EXPECT_EQ(view(vector.data(), {}).element_count(), 1);  // zero dimensions hold one element
+    double number = 0;
+    const TensorView from_number(number);
+    EXPECT_EQ(from_number.to_string(), "float64[1]");
+    EXPECT_EQ(from_number.data(), &number);
+    const bool flag = true;
+    EXPECT_EQ(ConstTensorView(flag).to_string(), "bool[1]");
 }
 
 TEST(Copy, follows_strides_of_any_kind) {

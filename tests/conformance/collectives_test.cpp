@@ -334,5 +334,43 @@ TEST_P(Collectives, pass_the_worked_examples_of_four_ranks) {
     });
 }
 
+TEST_P(Collectives, a_variable_is_a_tensor_of_one_element) {
+    run_ranks(3, GetParam(), [](const ProcessGroup& g) {
+        const int me = g.rank();
+        double sum = me + 1, before = me + 1, up_to_here = me + 1, largest = me;
+        all_reduce(sum, {.group = g});
+        exscan(before, {.group = g});
+        scan(up_to_here, {.group = g});
+        async::all_reduce(largest, {.op = ReduceOp::max, .group = g}).wait();
+        EXPECT_EQ(sum, 6);
+        EXPECT_EQ(before, me == 0 ? 1 : me * (me + 1) / 2.0);
+        EXPECT_EQ(up_to_here, (me + 1) * (me + 2) / 2.0);
+        EXPECT_EQ(largest, 2);
+        std::int64_t root = me == 1 ? 41 : 0, at_root = 1;
+        broadcast(root, {.src = 1, .group = g});
+        reduce(at_root, {.dst = 2, .group = g});
+        EXPECT_EQ(root, 41);
+        EXPECT_EQ(at_root, me == 2 ? 3 : 1);
+        const int mine = 10 * me;
+        std::array<int, 3> all{};
+        all_gather_into_tensor(all, mine, {.group = g});
+        EXPECT_EQ(all, (std::array{0, 10, 20}));
+        int a = 0, b = 0, c = 0, share = 0, part = 0;
+        all_gather({a, b, c}, mine, {.group = g});
+        EXPECT_EQ(a + b + c, 30);
+        reduce_scatter_tensor(share, all, {.group = g});
+        EXPECT_EQ(share, 30 * me);
+        gather(mine, me == 0 ? TensorList{c, b, a} : TensorList{}, {.dst = 0, .group = g});
+        scatter(part, me == 0 ? ConstTensorList{a, b, c} : ConstTensorList{}, {.src = 0, .group = g});
+        EXPECT_EQ(part, 20 - 10 * me);
+        if (me == 0) send(mine, 1, {.group = g});
+        int received = -1;
+        if (me == 1) {
+            EXPECT_EQ(recv(received, {.src = 0, .group = g}), 0);
+            EXPECT_EQ(received, 0);
+        }
+    });
+}
+
 }  // namespace
 }  // namespace tutti::test
