@@ -45,7 +45,9 @@ struct ErrorContext {
     std::uint64_t bytes_done = 0;
     std::uint64_t bytes_total = 0;
     std::chrono::nanoseconds elapsed{0};  ///< since the call began
-    std::string hint;                     ///< advice to the reader
+    /// What to do. Where a place that throws gives none, an InvalidArgument has what its message expects, and other
+    /// errors what helps with their code; empty: nothing to do, or it is not known.
+    std::string hint;
 };
 
 /// Base of all exceptions of tutti.

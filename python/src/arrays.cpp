@@ -20,7 +20,8 @@
 namespace tutti::python {
 namespace {
 
-constexpr const char* expected_array = "a NumPy array, or an object with the buffer protocol or __dlpack__";
+constexpr const char* expected_array =
+    "a NumPy array, as numpy.array makes of lists and numbers, or an object with the buffer protocol or __dlpack__";
 
 std::optional<DType> integer_dtype_of(Py_ssize_t bytes, bool is_signed) {
     switch (bytes) {
@@ -103,8 +104,8 @@ bool Array::take_buffer(nb::handle object, Access access, const char* operation,
             return false;
         }
         PyBuffer_Release(&buffer_);
-        throw InvalidArgument(
-            fmt::format("{}: {} is read-only: expected an array that can be written", operation, argument));
+        throw InvalidArgument(fmt::format(
+            "{}: {} is read-only: expected an array that can be written, such as its copy()", operation, argument));
     }
     has_buffer_ = true;
     const auto dtype = dtype_of_format(buffer_.format, buffer_.itemsize);
@@ -223,7 +224,9 @@ Array::~Array() {
 ArrayList::ArrayList(nb::handle list, Array::Access access, const char* operation, const char* argument) {
     if (list.is_none()) return;
     if (!PyList_Check(list.ptr()) && !PyTuple_Check(list.ptr())) {
-        throw_type_error(operation, argument, list, "a list of arrays");
+        throw_type_error(
+            operation, argument, list,
+            "a list of arrays; all_gather_into_tensor, reduce_scatter_tensor and all_to_all_single take one");
     }
     const auto count = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(list.ptr()));
     arrays.reserve(count);

@@ -186,12 +186,18 @@ struct ListsFromList : OutOfPlace<std::vector<TensorList>, ConstTensorList> {
 
 std::vector<std::int64_t> splits_of(nb::handle sizes, const char* name, const char* argument) {
     if (sizes.is_none()) return {};
+    nb::object list;
     try {
-        return nb::cast<std::vector<std::int64_t>>(nb::list(nb::borrow(sizes)));
-    } catch (const nb::cast_error&) {
+        list = nb::list(nb::borrow(sizes));
     } catch (nb::python_error&) {
+        throw_type_error(name, argument, sizes, "a list of sizes, one per rank");
     }
-    throw_type_error(name, argument, sizes, "a list of sizes, one per rank");
+    std::vector<std::int64_t> numbers;
+    for (const nb::handle size : list) {
+        if (!nb::try_cast(size, numbers.emplace_back()))
+            throw_type_error(name, fmt::format("{}[{}]", argument, numbers.size() - 1).c_str(), size, "an integer");
+    }
+    return numbers;
 }
 
 /// Reads `count` arguments into a function's options, but for group and timeout, which all have.

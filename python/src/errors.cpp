@@ -14,6 +14,7 @@
 #include <chrono>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <thread>
 
 namespace tutti::python {
@@ -90,6 +91,9 @@ void set_dist_error(const DistError& error) {
     instance.attr("rank") = context.rank;
     instance.attr("peer") = context.peer;
     instance.attr("hint") = nb::str(context.hint.c_str());
+    if (std::string_view(error.what()).find(context.hint) == std::string_view::npos &&
+        nb::hasattr(instance, "add_note"))
+        instance.attr("add_note")("What to do: " + context.hint);  // tracebacks show it, from Python 3.11 on
     if (const auto* object_error = dynamic_cast<const ObjectError*>(&error)) {
         instance.attr("path") = nb::str(object_error->path().c_str());
         instance.attr("reason") = nb::str(object_error->reason().c_str());

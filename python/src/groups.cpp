@@ -405,7 +405,7 @@ ReduceOp op_of(nb::handle op, const char* operation) {
 std::optional<milliseconds> duration_of(nb::handle timeout, const char* operation, const char* argument) {
     if (timeout.is_none()) return std::nullopt;
     if (!nb::hasattr(timeout, "total_seconds")) {
-        throw_type_error(operation, argument, timeout, "a datetime.timedelta");
+        throw_type_error(operation, argument, timeout, "a datetime.timedelta, such as timedelta(seconds=30)");
     }
     const auto seconds = nb::cast<double>(timeout.attr("total_seconds")());
     if (seconds < 0) {

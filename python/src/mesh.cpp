@@ -22,14 +22,17 @@ void collect(nb::handle value, std::size_t depth, std::vector<int>& shape, std::
     if (PyList_Check(value.ptr()) || PyTuple_Check(value.ptr())) {
         const int size = static_cast<int>(PySequence_Size(value.ptr()));
         if (depth == shape.size()) {
-            if (!ranks.empty()) throw InvalidArgument("DeviceMesh: mesh has rows of unequal shapes");
+            if (!ranks.empty())
+                throw InvalidArgument("DeviceMesh: mesh has rows of unequal shapes: expected equal ones");
             shape.push_back(size);
         }
-        if (shape[depth] != size) throw InvalidArgument("DeviceMesh: mesh has rows of unequal shapes");
+        if (shape[depth] != size)
+            throw InvalidArgument("DeviceMesh: mesh has rows of unequal shapes: expected equal ones");
         for (const nb::handle item : value) collect(item, depth + 1, shape, ranks);
         return;
     }
-    if (depth != shape.size()) throw InvalidArgument("DeviceMesh: mesh has rows of unequal shapes");
+    if (depth != shape.size())
+        throw InvalidArgument("DeviceMesh: mesh has rows of unequal shapes: expected equal ones");
     ranks.push_back(*rank_of(value, "DeviceMesh", "mesh"));
 }
 

@@ -24,22 +24,37 @@ class DistError(RuntimeError):
     peer: int = -1
     """The rank it is about, in the group."""
     hint: str = ""
+    """What to do; empty: nothing, or it is not known."""
 
 
 class DistBackendError(DistError):
     """A backend failed; the base of everything that ends a collective."""
 
+    code = "backend"
+
 
 class DistNetworkError(DistError):
     """The network failed: refused, reset, unreachable, not authenticated."""
+
+    code = "network"
 
 
 class DistStoreError(DistError):
     """A store failed: timed out, lost its server, was misused."""
 
+    code = "store"
+
 
 class InvalidArgument(DistError, ValueError):
     """The caller asked for something impossible; raised before any communication."""
+
+    code = "invalid_argument"
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        message = str(self)  # "…: expected …", or "…; call this first"
+        _, expected, what = message.rpartition("expected ")
+        self.hint = expected + what if expected else message.rpartition("; ")[2] if "; " in message else ""
 
 
 class ArgumentTypeError(InvalidArgument, TypeError):
@@ -56,7 +71,7 @@ class ObjectError(InvalidArgument):
     @classmethod
     def at(cls, path: str, reason: str) -> ObjectError:
         error = cls(f"{path or 'object'}: {reason}")
-        error.code, error.path, error.reason = "invalid_argument", path, reason
+        error.path, error.reason = path, reason
         return error
 
 
@@ -77,21 +92,31 @@ class HostRead(InvalidArgument):
 class CollectiveMismatch(DistBackendError):
     """The ranks called different collectives, or the same with other arguments. Every rank raises it."""
 
+    code = "collective_mismatch"
+
 
 class PeerLost(DistBackendError):
     """A rank died, left or cannot be reached; `peer` names it."""
+
+    code = "peer_lost"
 
 
 class Timeout(DistBackendError):
     """A deadline passed."""
 
+    code = "timeout"
+
 
 class Aborted(DistBackendError):
     """The group was aborted or destroyed while the operation ran, or a signal ended the wait."""
 
+    code = "aborted"
+
 
 class InternalError(DistError):
     """A bug in tutti: please report it with the message."""
+
+    code = "internal"
 
 
 class PickleWarning(UserWarning):

@@ -10,6 +10,8 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace tutti::api {
 
@@ -58,8 +60,9 @@ int rank_in(const char* operation, const char* what, std::optional<int> global, 
     if (!global || group.ranks().are_all()) {
         refuse("{}: {} {}: expected 0 to {}", operation, what, global ? *global : *in_group, group.size() - 1);
     }
-    refuse("{}: {} {} is not in group \"{}\": expected one of its global ranks {}", operation, what, *global,
-           group.name(), fmt::format("{}", fmt::join(group.ranks().all(), ", ")));
+    refuse("{}: {} {} is not in group \"{}\": expected one of its global ranks {}{}", operation, what, *global,
+           group.name(), fmt::format("{}", fmt::join(group.ranks().all(), ", ")),
+           *global >= 0 && *global < group.size() ? fmt::format(", or group_{} for a rank in the group", what) : "");
 }
 
 void check_unserved(const char* operation, const char* argument, const ConstTensorView& view, const Group& group) {
@@ -87,9 +90,27 @@ void check_count(const char* operation, const char* argument, const ConstTensorV
     refuse("{}: {} has {} elements: expected {}", operation, argument, view.element_count(), count);
 }
 
+void check_blocks(const char* operation, const char* argument, const ConstTensorView& view, const char* block_name,
+                  const ConstTensorView& block, const Group& group) {
+    const std::uint64_t count = count_of(block) * static_cast<std::uint64_t>(group.size());
+    if (count_of(view) == count) return;
+    refuse("{}: {} has {} elements: expected {}, for each of {} ranks as many as {} has, {}", operation, argument,
+           view.element_count(), count, group.size(), block_name, block.element_count());
+}
+
 void check_length(const char* operation, const char* argument, std::size_t length, const Group& group) {
     if (length == static_cast<std::size_t>(group.size())) return;
     refuse("{}: {} has {} tensors: expected {}, one per rank", operation, argument, length, group.size());
+}
+
+void refuse_op(const char* operation, ReduceOp::Kind op, DType dtype) {
+    std::vector<std::string_view> defined;
+    for (int kind = 0; kind < reduce_op_count; ++kind) {
+        const auto other = static_cast<ReduceOp::Kind>(kind);
+        if (is_supported(other, dtype)) defined.push_back(to_string(other));
+    }
+    refuse("{}: op {} is not defined for {}: expected one of {}", operation, to_string(op), to_string(dtype),
+           fmt::format("{}", fmt::join(defined, ", ")));
 }
 
 }  // namespace tutti::api

@@ -70,11 +70,15 @@ inline void check_device(const char* operation, const char* argument, const Cons
 void check_dtype(const char* operation, const char* argument, const ConstTensorView& view, DType dtype,
                  const Group& group);
 void check_count(const char* operation, const char* argument, const ConstTensorView& view, std::uint64_t count);
+/// A tensor has a block for each rank, each with as many elements as `block`, which the caller gives as `block_name`.
+void check_blocks(const char* operation, const char* argument, const ConstTensorView& view, const char* block_name,
+                  const ConstTensorView& block, const Group& group);
 /// A list has a tensor for each rank.
 void check_length(const char* operation, const char* argument, std::size_t length, const Group& group);
+[[noreturn]] void refuse_op(const char* operation, ReduceOp::Kind op, DType dtype);
 inline void check_op(const char* operation, ReduceOp::Kind op, DType dtype) {
     if (!is_supported(op, dtype)) [[unlikely]]
-        refuse("{}: op {} is not defined for {}", operation, to_string(op), to_string(dtype));
+        refuse_op(operation, op, dtype);
 }
 
 }  // namespace tutti::api

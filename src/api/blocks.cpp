@@ -61,8 +61,8 @@ void check_places(const Side& side, const Blocks& blocks) {
         const std::uint64_t begin = blocks.offsets.empty() ? end : blocks.offsets[i];
         if (count > side.elements || begin > side.elements - count) {
             throw InvalidArgument(fmt::format(
-                "{}: the block {} rank {} ({} elements at {} {}) leaves {}, which has {} elements", side.operation,
-                side.way, i, count, side.names.offsets, begin, side.names.tensor, side.elements));
+                "{}: the block {} rank {} ({} elements at {} {}) leaves {}: expected blocks within its {} elements",
+                side.operation, side.way, i, count, side.names.offsets, begin, side.names.tensor, side.elements));
         }
         end = begin + count;
     }
@@ -106,9 +106,11 @@ void check_disjoint(const Side& side, const Blocks& blocks) {
     for (std::size_t i = 1; i < order.size(); ++i) {
         const std::size_t before = order[i - 1], after = order[i];
         if (offsets[before] + counts[before] <= offsets[after]) continue;
-        throw InvalidArgument(fmt::format("{}: the blocks from ranks {} and {} overlap in {}: [{}, +{}] and [{}, +{}]",
-                                          side.operation, before, after, side.names.tensor, offsets[before],
-                                          counts[before], offsets[after], counts[after]));
+        throw InvalidArgument(
+            fmt::format("{}: the blocks from ranks {} and {} overlap in {}: [{}, +{}] and [{}, +{}]: expected "
+                        "blocks apart from each other",
+                        side.operation, before, after, side.names.tensor, offsets[before], counts[before],
+                        offsets[after], counts[after]));
     }
 }
 
@@ -155,8 +157,8 @@ std::span<const std::uint64_t> split_counts(const char* operation, const char* a
         return counts;
     }
     if (sizes.size() != n) {
-        throw InvalidArgument(
-            fmt::format("{}: {}_split_sizes has {} entries: expected {}", operation, argument, sizes.size(), n));
+        throw InvalidArgument(fmt::format("{}: {}_split_sizes has {} entries: expected {}, one per rank", operation,
+                                          argument, sizes.size(), n));
     }
     const std::int64_t rows = rows_of(view);
     const std::uint64_t row = rows == 0 ? 1 : count_of(view) / static_cast<std::uint64_t>(rows);

@@ -59,7 +59,7 @@ TEST(Blocks, of_split_sizes_are_whole_rows) {
               }),
               "f: input_split_sizes add up to 9223372036854775807: expected 6, the size of dimension 0");
     EXPECT_EQ(refusal([&] { split_counts("f", "input", {6}, rows, 2, room); }),
-              "f: input_split_sizes has 1 entries: expected 2");
+              "f: input_split_sizes has 1 entries: expected 2, one per rank");
     EXPECT_EQ(even_count("f", "input", view(values.data(), {0, 5}), 3), 0U);
 }
 
@@ -99,15 +99,17 @@ TEST_F(Displaced, blocks_may_lie_in_any_order_and_those_without_elements_anywher
 
 TEST_F(Displaced, a_block_that_leaves_its_tensor_is_named) {
     EXPECT_EQ(refused({.send_counts = {2, 3, 2}, .receive_counts = {2, 0, 0}}),
-              "all_to_all_v: the block for rank 2 (2 elements at send_offsets 5) leaves input, which has 6 elements");
+              "all_to_all_v: the block for rank 2 (2 elements at send_offsets 5) leaves input: expected "
+              "blocks within its 6 elements");
     EXPECT_EQ(refused({.receive_counts = {2, 0, 3}, .receive_offsets = {0, 0, 7}}),
-              "all_to_all_v: the block from rank 2 (3 elements at receive_offsets 7) leaves output, which has 9 "
-              "elements");
+              "all_to_all_v: the block from rank 2 (3 elements at receive_offsets 7) leaves output: expected "
+              "blocks within its 9 elements");
 }
 
 TEST_F(Displaced, blocks_that_overlap_are_named_in_their_order_in_memory) {
     EXPECT_EQ(refused({.receive_counts = {2, 2, 2}, .receive_offsets = {3, 5, 2}}),
-              "all_to_all_v: the blocks from ranks 2 and 0 overlap in output: [2, +2] and [3, +2]");
+              "all_to_all_v: the blocks from ranks 2 and 0 overlap in output: [2, +2] and [3, +2]: "
+              "expected blocks apart from each other");
 }
 
 TEST_F(Displaced, other_faults_are_told) {

@@ -181,8 +181,10 @@ void describe_prefix(Call& call, const char* name, Collective collective, const 
     begin(call, name, collective, o);
     set_type(call, "tensor", tensor);
     if (o.op.kind() == ReduceOp::Kind::avg) {
-        refuse("{}: op avg: expected another one; each rank combines another number of values: take sum, and divide",
-               name);
+        refuse(
+            "{}: op avg: expected another one; each rank combines another number of values: take sum, and divide by "
+            "the number of them",
+            name);
     }
     set_op(call, o.op);
     call.set_count(count_of(tensor));
@@ -250,7 +252,7 @@ void all_gather_into_tensor(Call& call, const TensorView& output, const ConstTen
     begin(call, "all_gather_into_tensor", Collective::all_gather, o);
     set_type(call, "input", input);
     check_dtype(call.name, "output", output, call.dtype, *call.group);
-    check_count(call.name, "output", output, count_of(input) * static_cast<std::uint64_t>(call.group->size()));
+    check_blocks(call.name, "output", output, "input", input, *call.group);
     call.set_count(count_of(input));
     set_memory(call, input, output, OwnBlock::in_target);
     set_fingerprint(call);
@@ -319,7 +321,7 @@ void reduce_scatter_tensor(Call& call, const TensorView& output, const ConstTens
     begin(call, "reduce_scatter_tensor", Collective::reduce_scatter, o);
     set_type(call, "output", output);
     check_dtype(call.name, "input", input, call.dtype, *call.group);
-    check_count(call.name, "input", input, count_of(output) * static_cast<std::uint64_t>(call.group->size()));
+    check_blocks(call.name, "input", input, "output", output, *call.group);
     set_op(call, o.op);
     call.set_count(count_of(output));
     set_memory(call, input, output, OwnBlock::in_source);

@@ -177,12 +177,16 @@ void check_groups(const std::vector<ProcessGroup>& groups, const MeshState& stat
     TUTTI_ASSERT(state.layout().mesh().shape().size() == groups.size());
     for (std::size_t i = 0; i < groups.size(); ++i) {
         if (state.layout().inside() && !groups[i]) {
-            throw InvalidArgument(
-                fmt::format("DeviceMesh.from_group: group {}: this rank is in the mesh, but not in the group", i));
+            throw InvalidArgument(fmt::format(
+                "DeviceMesh.from_group: group {}: this rank is in the mesh, but not in the group: expected a "
+                "group of which it is a member",
+                i));
         }
         if (!state.layout().inside() && groups[i]) {
-            throw InvalidArgument(
-                fmt::format("DeviceMesh.from_group: group {}: this rank is in the group, but not in the mesh", i));
+            throw InvalidArgument(fmt::format(
+                "DeviceMesh.from_group: group {}: this rank is in the group, but not in the mesh: expected a "
+                "group of ranks of the mesh",
+                i));
         }
         if (!state.layout().inside()) continue;
         const std::vector<int> ranks = groups[i].ranks(), expected = state.layout().ranks_along({i});

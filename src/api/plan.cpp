@@ -51,7 +51,7 @@ class PlannedCall {
     }
 
     int source_rank() const {
-        if (!model_->is_receive) throw InvalidArgument("Plan.source_rank: only a receive has a sender");
+        if (!model_->is_receive) throw InvalidArgument("Plan.source_rank: this plan sends: expected a plan of recv");
         if (source_ < 0) throw InvalidArgument("Plan.source_rank: nothing has been received; call run() first");
         return group_.ranks().rank_of(source_);
     }

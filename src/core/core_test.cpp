@@ -29,6 +29,19 @@ TEST(Errors, form_one_family_that_derives_from_runtime_error) {
     EXPECT_STREQ(error.what(), "gone");
 }
 
+TEST(Errors, say_what_to_do) {
+    const auto hint = [](const DistError& error) { return error.context().hint; };
+    EXPECT_EQ(hint(InvalidArgument("send: tag -1: expected zero or more")), "expected zero or more");
+    EXPECT_EQ(hint(InvalidArgument("a: no group; call b first")), "call b first");
+    EXPECT_EQ(hint(InvalidArgument("a: no", {}, ErrorCode::not_initialized)), "");
+    EXPECT_EQ(hint(DistStoreError("gone", {.hint = "start it again"})), "start it again");
+    EXPECT_NE(hint(PeerLost("rank 1 died")).find("exit status"), std::string::npos);
+    EXPECT_NE(hint(Timeout("late")).find("tutti status"), std::string::npos);
+    EXPECT_NE(hint(CollectiveMismatch("sum, max")).find("same order"), std::string::npos);
+    EXPECT_EQ(hint(DistBackendError("failed; a library is missing")), "");
+    EXPECT_EQ(hint(DistBackendError("backend \"x\": expected one of native")), "expected one of native");
+}
+
 TEST(Deadline, counts_down_and_never_overflows) {
     const Instant now = Clock::now();
     const Deadline soon = Deadline::after(1ms, now);

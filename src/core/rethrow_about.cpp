@@ -16,6 +16,7 @@ void rethrow_about(const std::exception_ptr& cause, std::string_view about, Erro
     } catch (const DistError& error) {
         text = fmt::format("{}: {}", about, error.what());
         context.peer = error.context().peer;
+        if (context.hint.empty()) context.hint = error.context().hint;
     }
     try {
         std::rethrow_exception(cause);

@@ -38,8 +38,9 @@ struct Url {
 };
 
 [[noreturn]] void refuse_scheme(const std::string& text) {
-    throw InvalidArgument(fmt::format("init_method \"{}\": expected env://, tcp://host:port or file:///path{}", text,
-                                      did_you_mean(text.substr(0, text.find(':')), std::array{"env", "tcp", "file"})));
+    throw InvalidArgument(
+        fmt::format("init_process_group: init_method \"{}\": expected env://, tcp://host:port or file:///path{}", text,
+                    did_you_mean(text.substr(0, text.find(':')), std::array{"env", "tcp", "file"})));
 }
 
 Url parse(const std::string& text) {
@@ -58,8 +59,9 @@ Url parse(const std::string& text) {
         const auto name = item.substr(0, equal);
         const auto value = equal == std::string_view::npos ? std::nullopt : number_in<int>(item.substr(equal + 1));
         if ((name != "rank" && name != "world_size") || !value) {
-            throw InvalidArgument(fmt::format("init_method \"{}\": \"{}\": expected rank=R or world_size=N{}", text,
-                                              item, value ? did_you_mean(name, std::array{"rank", "world_size"}) : ""));
+            throw InvalidArgument(
+                fmt::format("init_process_group: init_method \"{}\": \"{}\": expected rank=R or world_size=N{}", text,
+                            item, value ? did_you_mean(name, std::array{"rank", "world_size"}) : ""));
         }
         (name == "rank" ? url.rank : url.world_size) = value;
     }
@@ -71,7 +73,9 @@ Url parse(const std::string& text) {
 int agree(const char* name, int argument, std::optional<int> url, const std::string& method) {
     if (url && argument != -1 && argument != *url) {
         throw InvalidArgument(
-            fmt::format("{} is {} as an argument and {} in init_method \"{}\"", name, argument, *url, method));
+            fmt::format("init_process_group: {} is {} as an argument and {} in init_method \"{}\": expected one of "
+                        "them, or the same",
+                        name, argument, *url, method));
     }
     return url.value_or(argument);
 }
@@ -88,10 +92,12 @@ void check(const Joined& joined, const Request& request, const char* how) {
         return;
     }
     if (joined.world_size < 1) {
-        throw InvalidArgument(fmt::format("world_size {}: expected at least 1; {}", joined.world_size, how));
+        throw InvalidArgument(
+            fmt::format("init_process_group: world_size {}: expected at least 1; {}", joined.world_size, how));
     }
     if (joined.rank < 0 || joined.rank >= joined.world_size) {
-        throw InvalidArgument(fmt::format("rank {}: expected 0 to {}; {}", joined.rank, joined.world_size - 1, how));
+        throw InvalidArgument(
+            fmt::format("init_process_group: rank {}: expected 0 to {}; {}", joined.rank, joined.world_size - 1, how));
     }
 }
 
@@ -180,8 +186,8 @@ void check_job(Store store, const std::string& job, const std::string& place, bo
 Joined over_tcp(const std::string& host, std::uint16_t port, Joined joined, const Request& request, bool hosted,
                 const std::string& job = {}) {
     if (net::is_multicast(host)) {
-        throw InvalidArgument(
-            fmt::format("init_method tcp://{}: multicast is not supported; give rank 0's address", host));
+        throw InvalidArgument(fmt::format(
+            "init_process_group: init_method tcp://{}: multicast is not supported; give rank 0's address", host));
     }
     const TCPStoreOptions options{.host = host,
                                   .port = port,
@@ -206,7 +212,8 @@ std::uint16_t port_of(std::string_view text, const std::string& where) {
 // An address and a port that tutti worked out can be wrong: the message tells how it did so.
 Joined where_the_launcher_says(const JobEnvironment& job, Joined joined, const Request& request) {
     const auto reach = [&] {
-        return over_tcp(job.master_addr.value, port_of(job.master_port.value, "env://: MASTER_PORT"), std::move(joined),
+        return over_tcp(job.master_addr.value,
+                        port_of(job.master_port.value, "init_process_group: env://: MASTER_PORT"), std::move(joined),
                         request, job.store_is_hosted, job.port_of_job);
     };
     if (!job.master_addr.made && !job.master_port.made) return reach();
@@ -236,7 +243,8 @@ bool is_started_alone(const JobEnvironment& job, const Joined& joined) {
     const bool rank_missing = joined.rank == -1, size_missing = joined.world_size == -1;
     if (!rank_missing && !size_missing) return false;
     throw InvalidArgument(
-        fmt::format("env://: {} not set, while {} set: set {} in each process, or start them with tutti run, torchrun, "
+        fmt::format("init_process_group: env://: {} not set, while {} set; set {} in each process, or start them with "
+                    "tutti run, torchrun, "
                     "srun or mpirun",
                     rank_missing && size_missing ? "RANK and WORLD_SIZE are"
                     : rank_missing               ? "RANK is"
@@ -298,9 +306,11 @@ Joined by_environment(const Url& url, const std::string& method, const Request& 
     check(joined, request, "set RANK and WORLD_SIZE, or start the program with tutti run, torchrun, srun or mpirun");
     if (!job.master_port)
         throw InvalidArgument(
-            "env://: MASTER_PORT is not set; set it to a free port of rank 0's machine, or use tutti run");
+            "init_process_group: env://: MASTER_PORT is not set; set it to a free port of rank 0's machine, or use "
+            "tutti run");
     if (!job.master_addr && joined.rank != 0)
-        throw InvalidArgument("env://: MASTER_ADDR is not set; set it to the address of rank 0's machine");
+        throw InvalidArgument(
+            "init_process_group: env://: MASTER_ADDR is not set; set it to the address of rank 0's machine");
     if (!job.master_addr) job.master_addr.value = "127.0.0.1";
     joined = where_the_launcher_says(job, std::move(joined), request);
     // The launcher's store lives on when the job is started again; this attempt must not see an earlier one's keys.
@@ -317,10 +327,12 @@ Joined by_address(const Url& url, const std::string& method, const Request& requ
     while (!rest.empty() && rest.back() == '/') rest.remove_suffix(1);
     const std::size_t colon = rest.rfind(':');
     if (colon == std::string_view::npos)
-        throw InvalidArgument(fmt::format("init_method \"{}\": expected tcp://host:port", method));
+        throw InvalidArgument(fmt::format("init_process_group: init_method \"{}\": expected tcp://host:port", method));
     std::string host(rest.substr(0, colon));
     if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-    return over_tcp(host, port_of(rest.substr(colon + 1), method), joined, request, false);
+    return over_tcp(host,
+                    port_of(rest.substr(colon + 1), fmt::format("init_process_group: init_method \"{}\"", method)),
+                    joined, request, false);
 }
 
 Joined by_file(const Url& url, const std::string& method, const Request& request) {
@@ -329,15 +341,16 @@ Joined by_file(const Url& url, const std::string& method, const Request& request
                   agree("world_size", request.world_size, url.world_size, method)};
     check(joined, request, "file:// needs both on every process, as arguments or as ?rank=R&world_size=N");
     if (url.rest.empty() || url.rest.front() != '/') {
-        throw InvalidArgument(fmt::format("init_method \"{}\": expected file:///absolute/path", method));
+        throw InvalidArgument(
+            fmt::format("init_process_group: init_method \"{}\": expected file:///absolute/path", method));
     }
     const std::filesystem::path folder = std::filesystem::path(url.rest).parent_path();
     if (!std::filesystem::is_directory(folder)) {
         const bool drive = url.rest.size() > 3 && url.rest[2] == ':' && url.rest[3] == '/';
-        throw InvalidArgument(
-            fmt::format("init_method \"{}\": folder {} is not here{}: expected a file in one that all "
-                        "ranks reach",
-                        method, folder.string(), drive ? " (a drive of Windows, where tutti does not run)" : ""));
+        throw InvalidArgument(fmt::format(
+            "init_process_group: init_method \"{}\": folder {} is not here{}: expected a file in one that all "
+            "ranks reach",
+            method, folder.string(), drive ? " (a drive of Windows, where tutti does not run)" : ""));
     }
     FileStore store(url.rest, request.only_to_tell ? -1 : joined.world_size, request.timeout);
     // Each process of a job comes once; one more means that the file is left from another job.
@@ -347,7 +360,8 @@ Joined by_file(const Url& url, const std::string& method, const Request& request
     const std::int64_t same_rank = store.add(fmt::format("rendezvous/rank/{}", joined.rank), 1);
     if (user > joined.world_size || same_rank > 1) {
         throw InvalidArgument(
-            fmt::format("init_method \"{}\": the file is in use or stale: rank {} has been here before; remove the "
+            fmt::format("init_process_group: init_method \"{}\": the file is in use or stale: rank {} has been here "
+                        "before; remove the "
                         "file, or use a new one for each start",
                         method, joined.rank));
     }
@@ -359,7 +373,7 @@ Joined by_file(const Url& url, const std::string& method, const Request& request
 Joined resolve(const Request& request) {
     if (request.store) {
         if (!request.init_method.empty())
-            throw InvalidArgument("init_process_group: give store or init_method, not both");
+            throw InvalidArgument("init_process_group: store and init_method are both given: expected one");
         Joined joined{request.store, request.rank, request.world_size};
         check(joined, request, "a store needs rank and world_size as arguments");
         return joined;

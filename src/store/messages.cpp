@@ -63,6 +63,9 @@ void throw_timeout(const std::string& store, std::string_view operation, std::sp
     if (!keys.empty()) what = ": " + show_keys(keys);
     if (!keys.empty() && waits_for_keys(operation)) what += keys.size() == 1 ? " was not set" : " were not all set";
     ErrorContext context{.operation = fmt::format("Store.{}", operation)};
+    context.hint = waits_for_keys(operation)
+                       ? "look at the process that should set it; if it is only slow, give a longer timeout"
+                       : "look whether the process that serves the store still runs";
     context.elapsed = Clock::now() - start;
     throw DistStoreError(fmt::format("{}.{} timed out after {}{}", store, operation, show_duration(timeout), what),
                          context, ErrorCode::timeout);

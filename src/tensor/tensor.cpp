@@ -89,7 +89,7 @@ ConstTensorView::ConstTensorView(const void* data, Extents shape, DType dtype, E
                                           strides_.to_string(), shape_.size(), shape_.to_string()));
     }
     if (data_ == nullptr && element_count_ > 0) {
-        throw InvalidArgument(fmt::format("data: null pointer for {} elements", element_count_));
+        throw InvalidArgument(fmt::format("data: null pointer for {} elements: expected their memory", element_count_));
     }
     if (!strides_.empty() && (element_count_ == 0 || is_row_major(shape_, strides_))) strides_ = {};
     TUTTI_ASSERT(contiguous() || strides_.size() == shape_.size());
@@ -106,8 +106,8 @@ Tensor::Tensor(TensorView view, std::shared_ptr<void> owner) : view_(std::move(v
 
 void Tensor::check_dtype(DType wanted) const {
     if (wanted != dtype()) {
-        throw InvalidArgument(fmt::format("Tensor::data: the tensor holds {}, not {}", tutti::to_string(dtype()),
-                                          tutti::to_string(wanted)));
+        throw InvalidArgument(fmt::format("Tensor::data: elements of {}: expected {}, which the tensor has",
+                                          tutti::to_string(wanted), tutti::to_string(dtype())));
     }
 }
 

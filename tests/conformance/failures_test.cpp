@@ -321,10 +321,10 @@ TEST(DefaultGroup, is_a_world_of_one_in_a_program_that_nobody_launched) {
         destroy_process_group();
     }
     const std::array<std::pair<const char*, const char*>, 4> halves{{
-        {"RANK", "WORLD_SIZE is not set, while RANK is set: set it"},
-        {"WORLD_SIZE", "RANK is not set, while WORLD_SIZE is set: set it"},
-        {"MASTER_ADDR", "RANK and WORLD_SIZE are not set, while MASTER_ADDR is set: set both"},
-        {"MASTER_PORT", "RANK and WORLD_SIZE are not set, while MASTER_PORT is set: set both"},
+        {"RANK", "WORLD_SIZE is not set, while RANK is set; set it"},
+        {"WORLD_SIZE", "RANK is not set, while WORLD_SIZE is set; set it"},
+        {"MASTER_ADDR", "RANK and WORLD_SIZE are not set, while MASTER_ADDR is set; set both"},
+        {"MASTER_PORT", "RANK and WORLD_SIZE are not set, while MASTER_PORT is set; set both"},
     }};
     for (const auto& [variable, words] : halves) {
         ::setenv(variable, "1", 1);
