@@ -13,7 +13,7 @@ bfloat16 and float8 are the types of ml_dtypes. Nothing here imports PyTorch, an
 import atexit
 import os
 import pkgutil
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+import typing as _typing
 
 from . import _strangers
 
@@ -35,7 +35,7 @@ __all__ = [
     "errors", "futures", "graph", "hfai", "multiprocessing", "notebook_launcher", "objects",
 ]
 
-if _TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from . import atb, futures, graph, hfai, objects
 else:
     def __getattr__(name: str) -> object:
@@ -43,6 +43,7 @@ else:
             import importlib
 
             return importlib.import_module(f"{__name__}.{name}")
-        raise AttributeError(f"module {__name__} has no attribute {name}")
+        expected = f": expected {__name__}.distributed.{name}" if name in distributed.__all__ else ""
+        raise AttributeError(f"module {__name__} has no attribute {name}{expected}", name=name)
 
 atexit.register(_core._close)

@@ -1,6 +1,7 @@
 """torch.distributed's functions, names and order of arguments, over NumPy arrays, DLPack and the buffer protocol."""
 from __future__ import annotations
 
+import typing as _typing
 import warnings as _warnings
 from datetime import timedelta as _timedelta
 from typing import Any as _Any
@@ -14,7 +15,7 @@ from ..errors import (
     Aborted, CollectiveMismatch, DistBackendError, DistError, DistNetworkError, DistStoreError, InvalidArgument,
     ObjectError, PeerLost, Timeout,
 )
-from . import collectives, plan, quantized
+from . import _names_of_others, collectives, plan, quantized
 from .backends import (
     Backend, is_backend_available, is_gloo_available, is_mpi_available, is_nccl_available, is_ucc_available,
     is_xccl_available,
@@ -53,6 +54,10 @@ class _DeprecatedReduceOp:
 
 
 reduce_op = _DeprecatedReduceOp()
+
+if not _typing.TYPE_CHECKING:  # type checkers know the names that are here
+    __getattr__ = _names_of_others.of_module
+    ProcessGroup.__getattr__ = _names_of_others.of_group
 
 from . import distributed_c10d  # noqa: E402: it has the names above
 
