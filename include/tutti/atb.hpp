@@ -1,19 +1,20 @@
-// AllToAllVV2: the operation of that name of Huawei's Ascend Transformer Boost (ATB), on tutti: its parameters, its
-// spellings, its error codes. It runs all_to_all_v (distributed.hpp), which programs without ATB use directly.
+// AllToAllVV2: an operation of Huawei's Ascend Transformer Boost (ATB), on tutti, with ATB's parameters, names and
+// error codes. It runs all_to_all_v (distributed.hpp), which programs without ATB use directly.
 //
 //     tutti::atb::AllToAllVV2 operation({.rank = rank, .rankSize = 2});
 //     tutti::Tensor output = operation.execute(x, {.sendCounts = {2, 4}, .recvCounts = {2, 2}});
 //
-// Ranks that exchange values form a domain. All of its ranks make it together, with the operation, in the first of
-// these ways that its parameters allow:
+// The ranks that exchange values form a domain. They make it together, in the constructor of the operation, from the
+// first of these sources that the parameters name:
 //   hcclComm       a group that the caller has already
 //   rankTableFile  the ranks that the file lists, on the hosts that it lists: JSON of the versions 1.0 and 1.2, the
 //                  older form with group_list, the form of several groups with server_group_list (docs/atb.md)
 //   commMode       COMM_MULTI_THREAD: the threads of this process
 //   otherwise      the processes of this host that have the same MASTER_ADDR and MASTER_PORT, else the same
 //                  TUTTI_JOB_SECRET, else the same parent (or are parent and child); under `tutti run` all of its job
-// Operations of one rank with the same commDomain share one domain. It lasts as long as one of them. It leaves nothing
-// in a file system and does not outlive its processes, so there is nothing to clean up after a crash.
+// Operations of one rank with the same commDomain share one domain, which exists until the last of them is destroyed. A
+// domain leaves nothing in a file system and does not outlive its processes, so there is nothing to clean up after a
+// crash.
 //
 // Threads: an operation belongs to one thread at a time; operations of different ranks to different threads.
 // Follows ATB 8.x; ATB's cards are ranks here, unless a comment says otherwise.
@@ -36,7 +37,7 @@ struct tutti_group;  // tutti.h
 
 namespace tutti::atb {
 
-/// ATB's error codes, with its names and numbers, as far as they occur here.
+/// ATB's error codes that tutti uses, with ATB's names and numbers.
 enum ErrorType : int {
     NO_ERROR = 0,
     ERROR_INVALID_PARAM = 1,          ///< an invalid parameter, rank table, count or displacement
@@ -67,12 +68,12 @@ enum CommMode : int {
     COMM_MULTI_THREAD,    ///< each rank is a thread of this process
 };
 
-/// A group that the caller has: nullptr (the operation makes its own domain), a ProcessGroup, or a handle of tutti.h.
+/// An existing group: a ProcessGroup, or a handle of tutti.h; nullptr: none (the operation makes its own domain).
 class HcclComm {
  public:
     HcclComm(std::nullptr_t = nullptr) noexcept {}                       // NOLINT(google-explicit-constructor)
     HcclComm(ProcessGroup group) noexcept : group_(std::move(group)) {}  // NOLINT(google-explicit-constructor)
-    /// Throws InvalidArgument for a pointer that is no handle of a group. NULL: none.
+    /// Throws InvalidArgument for a pointer that is not a handle of a group. NULL: no group.
     TUTTI_API HcclComm(tutti_group* handle);  // NOLINT(google-explicit-constructor)
 
     explicit operator bool() const noexcept { return group_ || group_.is_non_member(); }
@@ -89,7 +90,7 @@ struct AllToAllVV2Param {
     int rankRoot = 0;                        ///< the rank at which the others meet; equal on all ranks
     std::string backend = "hccl";            ///< no other; tutti moves the data
     HcclComm hcclComm = nullptr;             ///< takes precedence: rank, rankSize and rankRoot do not count
-    CommMode commMode = COMM_MULTI_PROCESS;  ///< where the domain looks for ranks
+    CommMode commMode = COMM_MULTI_PROCESS;  ///< whether ranks are processes or threads
     std::string rankTableFile;               ///< path of a rank table; overrides commMode
     std::string commDomain;                  ///< tells several domains apart; at most 128 characters
     std::uint8_t rsv[64] = {0};              ///< zeros
@@ -120,13 +121,14 @@ class TUTTI_API AllToAllVV2 {
     AllToAllVV2& operator=(AllToAllVV2&&) noexcept;
 
     const AllToAllVV2Param& param() const noexcept;
-    /// The group of the domain, or of hcclComm; empty between a call that has failed and the next.
+    /// The domain's group, or hcclComm's; empty after a failed call, until the next call.
     ProcessGroup group() const;
 
-    /// How many elements the output has. Checks the inputs of this rank as execute() does.
+    /// The number of elements of the output. Checks this rank's inputs as execute() does, and throws the same Error;
+    /// sends nothing.
     std::int64_t output_elements(const ConstTensorView& x, const AllToAllVV2Inputs& inputs = {});
-    /// A new tensor [1, output_elements], zero where no block comes. All ranks call it. It blocks until they have, and
-    /// until this rank's blocks have arrived.
+    /// Returns a new tensor [1, output_elements] with zeros where no block is placed. Collective: all ranks call it; it
+    /// blocks until they have, and until this rank's blocks have arrived.
     ///
     /// errors   Thrown on every rank, before anything moves; the group stays usable. Error: a negative count or
     ///          displacement, not one for each rank, a block beyond x or the output, blocks that overlap in the
@@ -134,10 +136,10 @@ class TUTTI_API AllToAllVV2 {
     ///          CollectiveMismatch: a rank sends another count or type than its peer expects. Other errors as
     ///          all_to_all_v: after them a domain that the operation made is over; the next call makes a new one.
     Tensor execute(const ConstTensorView& x, const AllToAllVV2Inputs& inputs = {});
-    /// The same into a tensor of x's dtype and any shape, which must not share memory with x and may be longer than the
-    /// blocks need. Elements that no block covers keep their values.
+    /// As above, but writes into `output`: a tensor of x's dtype and any shape, which must not share memory with x and
+    /// may be longer than the blocks need. Elements that no block covers keep their values.
     void execute(const TensorView& output, const ConstTensorView& x, const AllToAllVV2Inputs& inputs = {});
-    /// In place of execute(), for a caller that cannot make its inputs: the other ranks' calls throw Error.
+    /// Call this instead of execute() if this rank cannot make its inputs: the other ranks' calls throw Error.
     void refuse(const std::exception& error) noexcept;
 
  private:
@@ -146,10 +148,10 @@ class TUTTI_API AllToAllVV2 {
     std::unique_ptr<Impl> impl_;
 };
 
-/// The class by which ATB's tests run any operation: parameters are JSON texts.
+/// The class with which ATB's tests run any operation; it takes parameters as JSON texts.
 class TUTTI_API OperationTorch {
  public:
-    /// "AllToAllVV2Operation".
+    /// `opName`: "AllToAllVV2Operation"; throws Error for any other name.
     explicit OperationTorch(const std::string& opName);
     ~OperationTorch();
     OperationTorch(OperationTorch&&) noexcept;
@@ -159,16 +161,18 @@ class TUTTI_API OperationTorch {
     /// {"rank": 0, "rankSize": 2, "rankRoot": 0, "backend": "hccl", "commMode": 0, "rankTableFile": "…",
     /// "commDomain": "…"}; a key that is missing has its default. Makes or joins the domain, as AllToAllVV2 does.
     void set_param(const std::string& json);
-    /// The same with a structure, which may have a hcclComm.
+    /// As above, from a structure; it may contain an hcclComm.
     void set_param(const AllToAllVV2Param& param);
-    /// {"sendCounts": […], "sdispls": […], "recvCounts": […], "rdispls": […]}: takes the place of the tensors that
-    /// execute() gets; a missing key leaves its value to the tensor. Holds until the next call.
+    /// {"sendCounts": […], "sdispls": […], "recvCounts": […], "rdispls": […]}: these lists override the tensors that
+    /// execute() gets; for a missing key execute() uses its tensor. Applies until the next call of
+    /// set_varaintpack_param.
     void set_varaintpack_param(const std::string& json);
-    /// {x, sendCounts, sdispls, recvCounts, rdispls, tensorForInferShape}: 1 to 6 of them, an empty one is not given.
-    /// Counts and displacements are integers in host memory; of the last one only the number of elements matters. One
-    /// output. Errors as AllToAllVV2::execute, and Error where set_param has not been called.
+    /// `inTensors`: the first 1 to 6 of {x, sendCounts, sdispls, recvCounts, rdispls, tensorForInferShape}; an empty
+    /// tensor counts as not given. Counts and displacements are integers in host memory; of tensorForInferShape only
+    /// the number of elements matters. Returns one output. Errors as AllToAllVV2::execute, and Error before a call of
+    /// set_param.
     std::vector<Tensor> execute(const std::vector<ConstTensorView>& inTensors);
-    /// The number of elements of an output that the caller makes.
+    /// As AllToAllVV2's functions of these names, with the lists of set_varaintpack_param.
     std::int64_t output_elements(const ConstTensorView& x, const AllToAllVV2Inputs& inputs);
     void execute(const TensorView& output, const ConstTensorView& x, const AllToAllVV2Inputs& inputs);
     /// As AllToAllVV2::refuse.

@@ -1,5 +1,5 @@
-// Whether the whole library is here. A build with USE_DISTRIBUTED=OFF installs this header alone, so that a program
-// that can do without tutti asks before it uses anything else of it.
+// is_available(): whether all of tutti is installed. A build with USE_DISTRIBUTED=OFF installs only this header, so
+// that a program that can do without tutti can ask before it uses anything else of tutti.
 //
 // Threads: any. Follows torch.distributed.is_available.
 #pragma once
@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-/// False: nothing but this function is here.
+/// False: only this function is installed.
 #if defined(TUTTI_WITHOUT_DISTRIBUTED)
 inline bool is_available() noexcept {
     return false;

@@ -58,25 +58,25 @@ enum class BackendCall {
     receive,
 };
 TUTTI_API std::string_view to_string(BackendCall call) noexcept;
-/// Empty for send and receive.
+/// The collective of a call; nullopt for send and receive.
 constexpr std::optional<Collective> collective_of(BackendCall call) noexcept {
     const auto number = static_cast<int>(call);
     if (number < 1 || number > collective_count) return std::nullopt;
     return static_cast<Collective>(number);
 }
 
-/// One operation. It and its buffers stay where they are until it is complete. Counts are elements of `dtype`.
+/// One operation. The request and its buffers stay in place until it is complete. Counts are elements of `dtype`.
 struct BackendRequest {
     BackendCall call = BackendCall::barrier;
-    std::string name;            ///< of the function that was called, for messages
-    std::uint64_t sequence = 0;  ///< of collectives: equal on all ranks, and ascending in the order of calls
+    std::string name;            ///< name of the called function, for messages
+    std::uint64_t sequence = 0;  ///< of a collective: equal on all ranks, ascending in the order of calls
     Device device{};             ///< where the buffers are
     DType dtype = DType::uint8;
     ReduceOp op = ReduceOp::sum;  ///< premul_sum: for device buffers only
     /// A reduction combines the ranks' values in rank order, from rank 0 up (Determinism::layout_invariant).
     bool in_rank_order = false;
     int root = -1;          ///< broadcast, reduce, gather, scatter; send: the receiver; receive: the sender, -1: any
-    std::uint64_t tag = 0;  ///< send, receive: matched with the other side's
+    std::uint64_t tag = 0;  ///< send, receive: a receive takes only a message with its tag
     /// This rank's input. all_reduce, and reduce on its root: may be `output`. broadcast: null, the root's data is in
     /// its output. receive, barrier: null. On a device this rank's block may lie at its place in the buffer of all
     /// blocks (all_gather and reduce_scatter in place); otherwise input and output do not overlap.
@@ -87,36 +87,36 @@ struct BackendRequest {
     std::uint64_t count = 0;
     /// all_gather, reduce_scatter: elements of each rank's block; the blocks lie one after the other, in rank order.
     std::vector<std::uint64_t> counts;
-    /// all_to_all: blocks to and from each rank, and where they begin.
+    /// all_to_all: the lengths of the blocks to and from each rank, and their offsets in `input` and `output`.
     std::vector<std::uint64_t> send_counts, send_offsets, receive_counts, receive_offsets;
     std::chrono::milliseconds timeout{0};  ///< tutti enforces it while a rank waits; a backend may enforce it, too
-    /// For buffers on a device: the caller's stream. The operation starts after the work that is in it already.
+    /// For buffers on a device: the caller's stream. The operation starts after all earlier work in this stream.
     Stream stream{};
-    /// For buffers on a device and backends that take blocks: the address of each rank's block, by rank, if the blocks
-    /// are not contiguous; `input` or `output` is null then, and an all_to_all's offsets mean nothing for that side.
+    /// For buffers on a device and backends that take blocks: if the blocks are not contiguous, the address of each
+    /// rank's block, by rank; `input` or `output` is null then, and an all_to_all's offsets are unused for that side.
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
 };
 
-/// An event on a device, as a cudaEvent_t: it fires when an operation has ended.
+/// An event on a device, like a cudaEvent_t: it fires when an operation has ended.
 class TUTTI_API DeviceEvent {
  public:
     virtual ~DeviceEvent();
-    /// Makes the work that is enqueued in `stream` from now on wait for the event. Does not block. Any thread.
+    /// Makes work that is enqueued in `stream` from now on wait for the event. Does not block. Any thread.
     virtual void make_wait(Stream stream) = 0;
 };
 
-/// A backend reports the end of an operation by it: success() or failure(), once. Copies stand for the same operation.
-/// Any thread.
+/// A backend reports the end of an operation here: it calls success() or failure() once. Copies refer to the same
+/// operation. Any thread.
 class TUTTI_API BackendCompletion {
  public:
     explicit BackendCompletion(std::shared_ptr<detail::Operation> operation) : operation_(std::move(operation)) {}
     /// `source`: for a receive, the group rank of the sender.
     void success(int source = -1) const;
     void failure(std::exception_ptr error) const;
-    /// For operations on a device, before success(): the operation is enqueued in a stream, and only the device's work
-    /// remains.
-    /// From now on Work::is_completed() is true and Work::wait() makes the current stream wait. `source` as above.
+    /// For operations on a device, before success(): the operation is enqueued in a stream; only the device's work
+    /// remains. From now on Work::is_completed() is true and Work::wait() makes the current stream wait. `source` as
+    /// above.
     void enqueued(std::shared_ptr<DeviceEvent> event, int source = -1) const;
 
  private:
@@ -127,48 +127,48 @@ class TUTTI_API BackendCompletion {
 class TUTTI_API CustomBackend {
  public:
     virtual ~CustomBackend() = default;
-    /// Begins the operation; may also complete it before it returns. The threads that issue operations call it, one at
-    /// a time and in the order of issue, which is the same on all ranks for collectives. An exception fails the
-    /// operation. It must not block on what only a later call of run() starts: asynchronous operations are issued
-    /// together, and a receive may come before its send.
+    /// Begins the operation; may also complete it before returning. The threads that issue operations call run(), one
+    /// at a time and in the order of issue, which for collectives is the same on all ranks. An exception fails the
+    /// operation. run() must not block on anything that only a later call of run() starts: asynchronous operations are
+    /// issued together, and a receive may be issued before its send.
     virtual void run(const BackendRequest& request, BackendCompletion completion) = 0;
-    /// tutti calls them around the run() calls of operations that are launched together (Coalescing, the _coalesced
-    /// collectives), as ncclGroupStart and ncclGroupEnd: the backend may start these at end_group(). One thread makes
-    /// the calls, under the same conditions as run(). An exception of end_group() fails all of the operations that are
-    /// not complete.
+    /// tutti calls these around the run() calls of operations that it launches together (Coalescing, the _coalesced
+    /// collectives), like ncclGroupStart and ncclGroupEnd: the backend may delay the operations until end_group(). One
+    /// thread makes all of these calls, under the same conditions as run(). An exception from end_group() fails all of
+    /// the operations that are not complete.
     virtual void begin_group() {}
     virtual void end_group() {}
-    /// Whether requests may have `inputs` and `outputs`. Otherwise the tensors of a list on a device must lie
-    /// one after the other.
+    /// Whether requests may have `inputs` and `outputs`. If false, the tensors of a list on a device must lie one after
+    /// the other.
     virtual bool takes_blocks() const { return false; }
-    /// Makes the backend of a group of some ranks of this backend; all ranks of this backend call it. `part` describes
-    /// the new group; null on ranks outside it. `pg_options` are those of the new group. Returns null on all ranks, at
-    /// once, if it cannot make any: tutti then makes the part's backend as if it had no parent.
+    /// can_split(): whether split() is implemented. split() makes the backend of a subgroup; all ranks of this backend
+    /// call it. `part` describes the subgroup; null on ranks outside it. `pg_options` are the subgroup's. Returns null
+    /// on all ranks, at once, if it cannot make any: tutti then makes the subgroup's backend as if it had no parent.
     virtual bool can_split() const { return false; }
     virtual std::shared_ptr<CustomBackend> split(const DistributedBackendOptions* part, const std::any& pg_options);
-    /// Makes the backend of the ranks that are left when this group has failed, or goes on without some ranks; all
-    /// ranks that are left call it. `rest` describes their new group; `left_out` are the others' ranks in the old one.
-    /// Operations under way here end first, as by abort(). Returns null on all ranks if it cannot make any: tutti then
-    /// makes a backend from scratch.
+    /// Makes the backend of the remaining ranks when this group has failed, or continues without some ranks; all
+    /// remaining ranks call it. `rest` describes their new group; `left_out` are the other ranks, by their numbers in
+    /// this group. Operations in flight here end first, as by abort(). Returns null on all ranks if it cannot make any:
+    /// tutti then makes a backend from scratch.
     virtual std::shared_ptr<CustomBackend> shrink(const DistributedBackendOptions& rest,
                                                   const std::vector<int>& left_out, const std::any& pg_options);
-    /// The group ends without a failure; abort() follows. Waits until the data of operations that are complete here
-    /// reaches the other ranks (except those that have left or failed) even if this process ends.
+    /// The group ends without a failure; a call of abort() follows. Waits until the data of completed operations are
+    /// certain to reach the other ranks (except those that have left or failed) even if this process ends.
     virtual void leave() noexcept {}
-    /// Ends the operations under way, with failures: when it returns, the backend touches no buffer any more. Later
-    /// operations fail. Any thread, also while run() runs, and more than once. The group's end calls it too, after
+    /// Fails the operations in flight; when it returns, the backend accesses no buffer any more. Later operations fail.
+    /// May be called from any thread, also during run(), and more than once. Also called when the group ends, after
     /// leave().
     virtual void abort(const std::string& reason) noexcept = 0;
 };
 
 /// The arguments of a backend's constructor.
 struct DistributedBackendOptions {
-    Store store{};  ///< for this backend of this group alone
+    Store store{};  ///< used by this group's backend only
     int group_rank = -1;
     int group_size = -1;
     std::chrono::milliseconds timeout{0};
     std::string group_id{};                    ///< the group's name
-    std::vector<int> global_ranks_in_group{};  ///< by group rank
+    std::vector<int> global_ranks_in_group{};  ///< global rank of each group rank
     std::optional<Device> device{};  ///< init_process_group's device_id: connect at once, not at the first call
 };
 
@@ -181,11 +181,11 @@ class TUTTI_API Backend {
         std::function<std::shared_ptr<CustomBackend>(const DistributedBackendOptions&, const std::any& pg_options)>;
 
     static const Backend NATIVE, GLOO, NCCL, UCC, MPI, XCCL;
-    /// The value of a field that is not set yet; not for use.
+    /// The value of a field that is not set yet; do not pass it.
     static const Backend UNDEFINED;
 
-    /// Any case. Throws InvalidArgument, with the known names, for one that is neither built in, nor torch's, nor
-    /// registered, nor in a library; DistBackendError for a library that cannot be loaded.
+    /// `name` in upper or lower case. Throws InvalidArgument, with the known names, if it is neither built in, nor
+    /// torch's, nor registered, nor in a library; DistBackendError if its library cannot be loaded.
     explicit Backend(std::string_view name);
     const std::string& name() const noexcept { return name_; }
     operator const std::string&() const noexcept { return name_; }  // NOLINT(google-explicit-constructor)
@@ -193,15 +193,15 @@ class TUTTI_API Backend {
     friend bool operator==(const Backend& a, std::string_view b) noexcept { return a.name_ == b; }
 
     /// Registers a backend, which groups may name from now on. `func` makes one for each group, on each rank.
-    /// `devices`: the kinds of devices that it serves. Throws InvalidArgument for a name that is taken or no word of
-    /// letters, digits, '-' and '_'.
+    /// `devices`: the kinds of devices that it serves. Throws InvalidArgument for a name that is taken, or that has
+    /// characters other than letters, digits, '-' and '_'. Any thread.
     static void register_backend(std::string_view name, Plain func,
                                  const std::vector<Device::Type>& devices = {Device::Type::cpu, Device::Type::cuda});
     static void register_backend(std::string_view name, Extended func,
                                  const std::vector<Device::Type>& devices = {Device::Type::cpu, Device::Type::cuda});
     /// A registered or built-in backend, by torch's upper-case name: attribute("GLOO"), attribute("MINE").
     static Backend attribute(std::string_view upper_case_name);
-    /// Names that groups can use now, "native" first.
+    /// The names of the backends that groups can use now, "native" first.
     static std::vector<std::string> available();
 
  private:

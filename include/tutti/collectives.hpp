@@ -53,7 +53,7 @@ struct CollectiveTraits {
         if (!is_prefix()) return ranks;
         return whose == Combines::inclusive ? rank + 1 : rank;
     }
-    /// Whether its counts are a list with the length of each rank's block.
+    /// Whether the lengths of the ranks' blocks are given as a list.
     constexpr bool has_blocks() const noexcept { return input == Extent::own_block || output == Extent::own_block; }
     /// Whether `rank` provides input, and whether it gets a result, where `root_rank` is the root.
     constexpr bool reads(int rank, int root_rank) const noexcept {
@@ -63,13 +63,13 @@ struct CollectiveTraits {
         return output != Extent::nothing && (root != Root::target || rank == root_rank) &&
                (whose != Combines::exclusive || rank > 0);
     }
-    /// Whether this rank's result may come in the place of its values.
+    /// Whether this rank's result may overwrite its input.
     constexpr bool may_be_in_place(int rank, int root_rank) const noexcept {
         return combines && !is_rooted() && output == Extent::whole && writes(rank, root_rank);
     }
 };
 
-/// By the collective's number, from 1.
+/// The traits of all collectives, in the order of their numbers, which begin at 1.
 inline constexpr CollectiveTraits collective_table[] = {
 #define TUTTI_COLLECTIVE_KIND(name, number, root, combines, input, output)        \
     {#name,                                                                       \
@@ -89,7 +89,7 @@ constexpr const CollectiveTraits& traits_of(Collective collective) noexcept {
     static_assert(collective_table[number - 1].name == #row, "the numbers follow each other from 1 on");
 #include <tutti/collectives.def>
 
-/// "unknown" for a number that is no collective's.
+/// The collective's name; "unknown" for other numbers.
 constexpr std::string_view to_string(Collective collective) noexcept {
     const auto number = static_cast<int>(collective);
     return number >= 1 && number <= collective_count ? traits_of(collective).name : "unknown";

@@ -1,8 +1,8 @@
 // DistributedDataParallel: equal copies of a model on all ranks, each trained on its own data with averaged gradients.
 //
-// The program owns its parameters and computes the gradients itself; there is no autograd here. It says when a gradient
-// is complete; as soon as a bucket of gradients is complete, DDP starts to average it over all ranks while the program
-// computes the next ones:
+// The program owns its parameters and computes the gradients itself; there is no autograd here. The program reports
+// each complete gradient by ready(); as soon as a bucket of gradients is complete, DDP starts to average it over all
+// ranks while the program computes the next ones:
 //
 //     std::vector<tutti::NamedParameter> parameters{{"a.weight", a, a_gradient}, {"b.weight", b, b_gradient}};
 //     tutti::DistributedDataParallel ddp(parameters, {.module_name = "TwoLinLayerNet"});
@@ -11,7 +11,7 @@
 //         const Loss loss = net.forward(batch);
 //         ddp.prepare_for_backward();
 //         net.backward_b(loss);
-//         ddp.ready("b.weight");         // may be on its way now
+//         ddp.ready("b.weight");         // DDP may send it now
 //         net.backward_a(loss);
 //         ddp.ready("a.weight");
 //         ddp.finish();                  // the gradients are averages, the same bits on all ranks
@@ -24,7 +24,7 @@
 // statistics of iterations 1 to 10 and of every hundredth, as torch does: averages over the logged iterations, in
 // nanoseconds.
 //   forward compute    from the end of forward() to prepare_for_backward(), or else to the first ready()
-//   backward compute   from the end of that to the last ready(), or to finish() if a parameter was not ready
+//   backward compute   from the end of forward compute to the last ready(), or to finish() if a parameter was not ready
 //   backward comm.     from the start of the first bucket to the completion of the last
 //   overlap            the part of backward comm. that lies in backward compute
 //   unused_parameter_size: bytes of the parameters that were not ready in the iteration, on this rank
@@ -54,12 +54,12 @@ namespace detail {
 class Reducer;
 }
 
-/// A parameter, and the memory of its gradient: both in host memory, of any strides; or both on one device that the
-/// group serves, in one piece.
+/// A parameter, and the memory of its gradient: both in host memory, with any strides; or both contiguous on one device
+/// that the group serves.
 struct NamedParameter {
     std::string name;  ///< not empty, and unique
     TensorView tensor;
-    /// Of the parameter's dtype and shape. Optional where ready() gets the gradient; left out with
+    /// The gradient, with the parameter's dtype and shape. Optional if ready() gets the gradient; must be empty with
     /// gradient_as_bucket_view.
     std::optional<TensorView> gradient{};
 };
@@ -81,22 +81,23 @@ struct DistributedDataParallelOptions {
     bool gradient_as_bucket_view = false;  ///< gradients are computed in the buckets, which saves memory and copies
     std::string module_name{};             ///< in logs and messages
     std::vector<int> device_ids{};         ///< logged; at most one
-    std::optional<int> output_device{};    ///< logged; default: the one of device_ids, which it must equal
+    std::optional<int> output_device{};    ///< logged; default: device_ids[0], which it must equal
 };
 
 /// The gradients of some parameters, of one dtype and on one device; in host memory they are one flat tensor. The
 /// argument of a communication hook.
 class TUTTI_API GradBucket {
  public:
-    /// All gradients, flattened, one after the other: this rank's, not averaged yet. A hook may write to the buffer,
-    /// which copies of the GradBucket share. Empty for gradients on a device.
+    /// All gradients of this rank, flattened, one after the other, not averaged yet. A hook may write to the buffer;
+    /// copies of the GradBucket share it. Empty for gradients on a device.
     const Tensor& buffer() const noexcept { return buffer_; }
-    /// Buckets are sent in this order, from 0.
+    /// Position in the order in which buckets are sent, from 0.
     std::size_t index() const noexcept { return index_; }
     bool is_last() const noexcept { return is_last_; }
-    /// The parameters whose gradients it holds, in order.
+    /// The parameters whose gradients the bucket holds, in order.
     const std::vector<TensorView>& parameters() const noexcept { return parameters_; }
-    /// Their gradients: views of the buffer, in the parameters' shapes; on a device, where the program has them.
+    /// The gradients of parameters(): views of the buffer, in the parameters' shapes; on a device, the program's own
+    /// tensors.
     const std::vector<TensorView>& gradients() const noexcept { return gradients_; }
 
  private:
@@ -110,8 +111,8 @@ class TUTTI_API GradBucket {
 /// The result of a hook: a tensor with as many elements as the bucket, of its dtype, or a list of one, as
 /// Work::get_future() gives; it may be the bucket's buffer.
 using CommHookResult = std::variant<Future<Tensor>, Future<std::vector<TensorView>>>;
-/// ready() and finish() call it, on their thread, once for each bucket, in order. With a hook DDP itself does no
-/// all_reduce.
+/// A communication hook. ready() and finish() call it, on their caller's thread, once for each bucket, in order; DDP
+/// then does no all_reduce itself.
 ///     ddp.register_comm_hook({}, [](const tutti::ProcessGroup& group, tutti::GradBucket& bucket) {
 ///         for (float& x : bucket.buffer().span<float>()) x /= static_cast<float>(group.size());
 ///         tutti::TensorView gradients = bucket.buffer().view();
@@ -123,34 +124,35 @@ enum class ErrorFeedback {
     off,
     on,  ///< each iteration adds the rounding errors of the one before (QuantizedReducer)
 };
-/// A hook that averages each bucket with quantized_all_reduce, as `options` say; their op and group are the hook's own.
-/// Gradients are float32, float16 or bfloat16. When buckets change, after the first iteration, feedback begins anew.
-/// Register it with a group, or with none for the object's.
+/// A hook that averages each bucket with quantized_all_reduce, as `options` say, but for their op and group: the hook
+/// sets these itself. Gradients are float32, float16 or bfloat16. When buckets change, after the first iteration, the
+/// error feedback starts from zero. Register the hook with a group, or without one for the object's group.
 ///     ddp.register_comm_hook({}, tutti::quantized_comm_hook({.type = tutti::QuantizedType::int4}));
 TUTTI_API CommHook quantized_comm_hook(QuantizedOptions options = {}, ErrorFeedback feedback = ErrorFeedback::on);
 
 /// The parameters and gradients of a model on all ranks of a group. May be moved, not copied.
 ///
-/// Ownership: the program owns parameters, gradients and buffers, which must outlive the object; a gradient that
-/// ready() gets must live until finish(). Between ready() and finish() a gradient must not be read or written.
+/// Ownership: the program owns parameters, gradients and buffers, which must outlive the object; a gradient passed to
+/// ready() must live until finish(). Between ready() and finish() a gradient must not be read or written.
 /// Order: all ranks make the same calls of forward() and finish(), except those in no_sync(). Parameters may become
 /// ready in any order, which may differ between ranks.
-/// Errors: InvalidArgument for an impossible request, which changes nothing. finish() throws what has failed
-/// since forward(): the group, a hook, or a gradient that is missing. After such a failure the object cannot be
-/// used, and the group is aborted on all ranks, unless it has failed already: other ranks get Aborted with this rank's
-/// message instead of waiting for this rank. Threads: one at a time. A group's collectives need the same order on all
-/// ranks: use the group for nothing else between forward() and finish(), or one of its own for the object. Devices: a
-/// device's backend averages the gradients there in place, those of a bucket in one launch; nothing is copied or
+/// Errors: InvalidArgument for an impossible request, which changes nothing. finish() throws what has failed since
+/// forward(): the group, a hook, or a gradient that is missing. After such a failure the object cannot be used, and the
+/// group is aborted on all ranks, unless it has failed already: other ranks get Aborted with this rank's message
+/// instead of waiting for this rank.
+/// Threads: one at a time. A group's collectives need the same order on all ranks: use the group for nothing else
+/// between forward() and finish(), or give the object a group of its own.
+/// Devices: a device's backend averages the gradients in place, those of a bucket in one launch; nothing is copied or
 /// allocated. finish() makes the current stream (tutti/stream.hpp) wait for the averages and returns; call ready() when
 /// the work that computes the gradient is in that stream. A hook's bucket has no buffer(): the hook leaves the averages
-/// in gradients(). gradient_as_bucket_view and find_unused_parameters are for host memory. Cost: forward(): a broadcast
-/// of the buffers; an iteration: one all_reduce for each bucket, and with find_unused_parameters one of an int32 for
-/// each parameter. Memory: that of all gradients, unless they are views.
+/// in gradients(). gradient_as_bucket_view and find_unused_parameters are for host memory.
+/// Cost: forward(): a broadcast of the buffers; an iteration: one all_reduce for each bucket, and with
+/// find_unused_parameters one of an int32 for each parameter. Memory: that of all gradients, unless they are views.
 class TUTTI_API DistributedDataParallel {
  public:
-    /// Takes at least one parameter; floating-point or complex. All ranks of the group make it alike; then all have
-    /// rank 0's parameters and buffers.
-    /// Throws InvalidArgument if a rank's arguments are wrong, on the other ranks CollectiveMismatch;
+    /// Collective: all ranks of the group call it with matching arguments; then all have rank 0's parameters and
+    /// buffers. At least one parameter; floating-point or complex.
+    /// Throws InvalidArgument if this rank's arguments are wrong, and CollectiveMismatch on the other ranks;
     /// CollectiveMismatch on all ranks if they differ in a parameter's name, shape or dtype, or an option. The message
     /// names the first difference, and the group stays usable.
     explicit DistributedDataParallel(std::vector<NamedParameter> parameters,
@@ -159,7 +161,7 @@ class TUTTI_API DistributedDataParallel {
     DistributedDataParallel& operator=(DistributedDataParallel&& other) noexcept;
     DistributedDataParallel(const DistributedDataParallel&) = delete;
     DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
-    /// Waits for nothing: an unfinished iteration is lost, and other ranks in it wait in vain.
+    /// Does not wait: an unfinished iteration is lost, and other ranks that wait in it get no answer.
     ~DistributedDataParallel();
 
     /// Begins an iteration. The second one outside no_sync() may form the buckets anew, in the order in which gradients
@@ -172,13 +174,13 @@ class TUTTI_API DistributedDataParallel {
     /// this iteration, so that their buckets need not wait for finish(); InvalidArgument without
     /// find_unused_parameters.
     void prepare_for_backward(const std::vector<std::size_t>& unused = {});
-    /// The gradient of a parameter is complete, at the place that the constructor got (or in the bucket). Once in an
-    /// iteration. Sends its bucket when that is complete and all buckets before it are sent. `parameter` counts in the
-    /// constructor's order, from 0.
+    /// The gradient of a parameter is complete, in the memory that the constructor got (or in the bucket). Call it once
+    /// in an iteration. Sends the gradient's bucket when the bucket is complete and all earlier ones are sent.
+    /// `parameter`: index in the constructor's list, from 0.
     void ready(std::size_t parameter);
     void ready(std::string_view parameter);
-    /// The same for a gradient elsewhere, of the parameter's dtype and shape: finish() puts the average there (with
-    /// gradient_as_bucket_view: in the bucket).
+    /// As above, for a gradient in other memory, of the parameter's dtype and shape: finish() puts the average there
+    /// (with gradient_as_bucket_view: in the bucket).
     void ready(std::size_t parameter, TensorView gradient);
     void ready(std::string_view parameter, TensorView gradient);
     /// Ends the iteration: waits for all buckets; the gradients are then averages over all ranks.
@@ -188,8 +190,8 @@ class TUTTI_API DistributedDataParallel {
     /// In no_sync() it sends nothing, and no gradient counts as missing.
     void finish();
 
-    /// While it lives, iterations that begin with forward() are local to this rank: gradients add up where the program
-    /// adds them, buffers stay. The next iteration outside averages the accumulated gradients.
+    /// While a NoSync object lives, iterations that forward() begins are local to this rank: the program accumulates
+    /// gradients, and buffers stay unchanged. The next iteration outside averages the accumulated gradients.
     class TUTTI_API NoSync {
      public:
         explicit NoSync(std::shared_ptr<int> scopes) : scopes_(std::move(scopes)) { ++*scopes_; }
@@ -202,17 +204,16 @@ class TUTTI_API DistributedDataParallel {
     };
     [[nodiscard]] NoSync no_sync() const;
 
-    /// From now on `hook` takes the place of the all_reduce. All ranks register the same one, before the first
-    /// iteration or between two, at most once. `state` is the group that the hook gets; empty: the object's, which is
-    /// the world where the options name none. The hook's future must complete: only the operations that it waits for
-    /// have a time limit.
+    /// From now on `hook` replaces the all_reduce. All ranks register the same hook, before the first iteration or
+    /// between two, at most once. `state` is the group that the hook gets; empty: the object's group. The hook's future
+    /// must complete: only the operations that it waits for have a time limit.
     void register_comm_hook(ProcessGroup state, CommHook hook);
 
-    /// The memory in which the program computes a parameter's gradient: its place in a bucket, until the next
-    /// forward(), or the memory that the constructor got. InvalidArgument if it got none.
+    /// The memory in which the program computes a parameter's gradient: its place in a bucket, valid until the next
+    /// forward(), or the memory that the constructor got. Throws InvalidArgument if the constructor got none.
     TensorView gradient(std::size_t parameter) const;
     TensorView gradient(std::string_view parameter) const;
-    /// The indices of the parameters in each bucket, in the order of sending.
+    /// The indices of the parameters in each bucket, in the order in which buckets are sent.
     std::vector<std::vector<std::size_t>> buckets() const;
     ProcessGroup group() const;
 

@@ -9,14 +9,14 @@
 // order of dimensions. Later uses are local. A program whose ranks then use different dimensions calls
 // get_all_groups() first. A slice uses the groups of the mesh that it was taken from.
 //
-// All ranks make the same meshes. A disagreement is a CollectiveMismatch on all of them, in init_device_mesh or at a
-// dimension's first use; only a mesh of some of the world's ranks, whose ranks find each other by its list of ranks,
-// gives Timeout when the lists differ. Bad arguments are InvalidArgument.
+// All ranks make the same meshes. If they differ, all ranks get CollectiveMismatch, in init_device_mesh or at a
+// dimension's first use; but the ranks of a mesh that leaves out ranks of the world find each other by its list of
+// ranks, and get Timeout if their lists differ. Bad arguments are InvalidArgument.
 //
 // A mesh may leave out ranks of the world. These may make the mesh too: on them get_coordinate() is nullopt and groups
 // are ProcessGroup::non_member(); the mesh's ranks do not wait for them.
 //
-// Threads: one at a time for collective calls, as for groups; otherwise any. Copies name the same mesh.
+// Threads: collective calls one at a time, as for groups; other calls from any thread. Copies refer to the same mesh.
 #pragma once
 
 #include <tutti/distributed.hpp>
@@ -90,9 +90,9 @@ struct MeshOptions {
 };
 
 struct FromGroupOptions {
-    std::optional<RankArray> mesh{};       ///< one group: default its ranks; several: required, a dimension each
+    std::optional<RankArray> mesh{};       ///< one group: default its ranks; several: required, one dimension for each
     std::vector<std::string> dim_names{};  ///< of several groups: required
-    ProcessGroup world{};                  ///< for ranks that are in none of the groups; default: the default group
+    ProcessGroup world{};                  ///< used on ranks that are in none of the groups; default: the default group
 };
 
 class TUTTI_API DeviceMesh {
@@ -115,7 +115,7 @@ class TUTTI_API DeviceMesh {
     RankArray mesh() const;
     std::vector<int> shape() const;
     int ndim() const noexcept { return static_cast<int>(axes_.size()); }
-    int size() const;  ///< ranks
+    int size() const;  ///< number of ranks
     int size(MeshDim dim) const;
     std::vector<std::string> dim_names() const;  ///< empty: none were given
     const std::string& device_type() const;
@@ -131,7 +131,7 @@ class TUTTI_API DeviceMesh {
     int get_local_rank(MeshDim dim = {}) const;  ///< -1: this rank is not in the mesh
     int get_rank() const;                        ///< the global rank
 
-    /// The 1-D mesh of this rank's line along a dimension, also of one that flatten() has made. Local.
+    /// The 1-D mesh of this rank's line along a dimension; `dim` may also be one that flatten() has made. Local.
     DeviceMesh operator[](MeshDim dim) const;
     /// The mesh of the named dimensions, in the order given, with the ranks that have this rank's coordinates in all
     /// other dimensions; on a rank outside this mesh, those with coordinates 0. Local.
@@ -143,7 +143,7 @@ class TUTTI_API DeviceMesh {
 
     /// DeviceMesh("cpu", [[0, 1], [2, 3]], dim_names = (dp, tp))
     std::string to_string() const;
-    /// The same device type, ranks, shape and names.
+    /// Whether device type, ranks, shape and names are equal.
     friend TUTTI_API bool operator==(const DeviceMesh& a, const DeviceMesh& b);
 
  private:

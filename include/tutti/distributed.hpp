@@ -1,16 +1,17 @@
 // torch.distributed's functions for C++: the default group, collectives, point to point.
 //
-// Two forms of each operation: tutti::NAME blocks and returns its result; tutti::async::NAME returns a Work. Common to
+// Each operation has two forms: tutti::NAME blocks and returns its result; tutti::async::NAME returns a Work. Common to
 // all:
 //   - a default-constructed `group` is the default group; a zero timeout is the group's.
-//   - buffers are host memory of any shape, strides, size (also empty, also more than 2^31 elements). Between ranks
-//     dtype and element counts must agree; shapes need not.
+//   - buffers: host memory of any shape, strides and size (also empty, also more than 2^31 elements), or contiguous
+//     memory of a device that the group serves. Dtype and element counts must agree between ranks; shapes need not.
 //   - roots and peers: `src`/`dst` are global ranks, `group_src`/`group_dst` ranks in the group; never both.
+//   - threads: any, but collectives of a group in the same order on all ranks (process_group.hpp).
 //   - errors: InvalidArgument before any traffic; CollectiveMismatch, PeerLost, Timeout, Aborted: on every rank, and
 //     the group is unusable afterwards.
 //   - when ranks disagree (another operation, dtype, count, root), the call in which a rank waits for another throws
-//     CollectiveMismatch, with both ranks' calls. A rank that waits for nobody, such as the root of a short
-//     broadcast, gets the error in a later call that waits, or that runs out of room for data that others have not
+//     CollectiveMismatch, with both ranks' calls. A rank that waits for no other, such as the root of a short
+//     broadcast, gets the error later: in a call that waits, or that runs out of room for data that others have not
 //     read, or when it leaves the group; the message names the first call that differed.
 // Follows torch.distributed; each deviation is noted at its place.
 #pragma once
@@ -57,7 +58,8 @@ struct InitOptions {
 
 /// Makes the default group; returns when all ranks have joined. Call it from one thread of a process.
 TUTTI_API void init_process_group(const InitOptions& options = {});
-/// Leaves a group (empty: the default group), as ProcessGroup::destroy. A new init_process_group may follow.
+/// Leaves a group (empty: the default group), as ProcessGroup::destroy. Afterwards init_process_group may be called
+/// again.
 TUTTI_API void destroy_process_group(ProcessGroup group = {});
 TUTTI_API bool is_initialized() noexcept;
 TUTTI_API ProcessGroup default_group();
@@ -170,7 +172,7 @@ struct RecvOptions {
 
 template <class T>
 detail::LeftOut::operator const T&() const {
-    static const T& none = *new T{};  // programs call in destructors of their static objects, too
+    static const T& none = *new T{};  // never destroyed: programs also call in destructors of static objects
     return none;
 }
 
@@ -178,29 +180,33 @@ detail::LeftOut::operator const T&() const {
 
 /// Copies the root's `tensor` into every rank's. Equal dtype and element count on all ranks.
 TUTTI_API void broadcast(TensorView tensor, const BroadcastOptions& options);
-/// Combines `tensor` over all ranks, element by element, in place; the same bits everywhere.
+/// Combines `tensor` over all ranks, element by element, in place; all ranks get the same bits. Equal dtype and element
+/// count on all ranks.
 TUTTI_API void all_reduce(TensorView tensor, const AllReduceOptions& options = {});
 /// As all_reduce, but only the root's `tensor` gets the result; the others' stay unchanged.
 TUTTI_API void reduce(TensorView tensor, const ReduceOptions& options);
-/// Prefix (MPI_Scan): `tensor` becomes the combination of those of ranks 0, 1, … up to this one, element by element, in
-/// place and in the order of ranks. Equal dtype and element count on all ranks.
-/// errors   InvalidArgument, before any traffic: an operator that is not defined for the dtype, or avg, as each rank
-///          would divide by another number: take sum, and divide by rank + 1. CollectiveMismatch: as all_reduce.
-/// cost     log2(n) messages of the whole tensor one after the other; a long one: n - 1, in segments that overlap
+/// Prefix reduction (MPI_Scan): `tensor` becomes the combination of the tensors of ranks 0 to this one, element by
+/// element, in place and in rank order. Equal dtype and element count on all ranks.
+/// errors   InvalidArgument, before any traffic: an operator that is not defined for the dtype, or avg (each rank would
+///          have another divisor: use sum, and divide by rank + 1). CollectiveMismatch: as all_reduce.
+/// cost     log2(n) messages of the whole tensor, one after the other; a long tensor: n - 1 messages, in segments that
+///          overlap
 /// source   Hillis, Steele (1986); Sanders, Träff (2006)
 TUTTI_API void scan(TensorView tensor, const AllReduceOptions& options = {});
-/// The same without this rank's own values (MPI_Exscan): `tensor` becomes the combination of those of the ranks before
-/// this one. Rank 0, which has none before it, keeps its tensor as it was.
+/// As scan, without this rank's own values (MPI_Exscan): `tensor` becomes the combination of the tensors of the ranks
+/// before this one. Rank 0 has none before it, and its tensor stays unchanged.
 TUTTI_API void exscan(TensorView tensor, const AllReduceOptions& options = {});
 /// output_list[i] becomes rank i's `tensor`; counts may differ between ranks.
 TUTTI_API void all_gather(const TensorList& output_list, ConstTensorView tensor, const CollectiveOptions& options = {});
-/// All inputs one after the other (concatenated or stacked: output has size() times the elements of input).
+/// `output` becomes all inputs, one after the other in rank order (concatenated or stacked: `output` has size() times
+/// the elements of `input`). Equal counts.
 TUTTI_API void all_gather_into_tensor(TensorView output, ConstTensorView input, const CollectiveOptions& options = {});
-/// gather_list[i] becomes rank i's `tensor` on the root; elsewhere gather_list must be empty. Equal counts.
+/// On the root, gather_list[i] becomes rank i's `tensor`; on other ranks gather_list must be empty. Equal counts.
 TUTTI_API void gather(ConstTensorView tensor, const TensorList& gather_list = {}, const GatherOptions& options = {});
-/// `tensor` becomes the root's scatter_list[rank]; elsewhere scatter_list must be empty. Equal counts.
+/// `tensor` becomes the root's scatter_list[rank]; on other ranks scatter_list must be empty. Equal counts.
 TUTTI_API void scatter(TensorView tensor, const ConstTensorList& scatter_list = {}, const ScatterOptions& options = {});
-/// `output` becomes the combination of all ranks' input_list[rank]; counts may differ between entries.
+/// `output` becomes the combination of all ranks' input_list[rank], where `rank` is this one; counts may differ between
+/// entries.
 TUTTI_API void reduce_scatter(TensorView output, const ConstTensorList& input_list,
                               const ReduceScatterOptions& options = {});
 /// As reduce_scatter with one input of size() equal blocks.
@@ -208,13 +214,14 @@ TUTTI_API void reduce_scatter_tensor(TensorView output, ConstTensorView input,
                                      const ReduceScatterOptions& options = {});
 /// As all_gather_into_tensor, but the input of rank i has output_split_sizes[i] rows (along dimension 0), zero allowed;
 /// the list is the same on all ranks.
-/// errors   InvalidArgument, before any traffic: sizes that do not add up to the rows of `output`, not one entry for
-///          each rank, an input whose size is not its entry. CollectiveMismatch: ranks give different lists.
+/// errors   InvalidArgument, before any traffic: sizes that do not add up to the rows of `output`; not one entry for
+///          each rank; an input with another number of rows than its entry. CollectiveMismatch: ranks pass different
+///          lists.
 TUTTI_API void all_gather_into_tensor_uneven(TensorView output, ConstTensorView input,
                                              const AllGatherUnevenOptions& options = {});
 /// As reduce_scatter_tensor, but the block of rank i has input_split_sizes[i] rows (along dimension 0); the list is the
 /// same on all ranks.
-/// errors   as of all_gather_into_tensor_uneven, with `input` and `output` exchanged.
+/// errors   as all_gather_into_tensor_uneven, with `input` and `output` exchanged.
 TUTTI_API void reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input,
                                             const ReduceScatterUnevenOptions& options = {});
 /// Sends block i of `input` (split along dimension 0) to rank i; `output` gets the blocks in rank order.
@@ -273,13 +280,13 @@ struct P2POptions {
 };
 TUTTI_API P2POp isend_op(ConstTensorView tensor, int peer, const P2POptions& options = {});
 TUTTI_API P2POp irecv_op(TensorView tensor, int peer, const P2POptions& options = {});
-/// Starts all operations; one Work for each, in order.
+/// Starts all operations; returns one Work for each, in order.
 [[nodiscard]] TUTTI_API std::vector<Work> batch_isend_irecv(const std::vector<P2POp>& operations);
 
 // ---- Collectives, asynchronous ------------------------------------------------------------------------------------
 
-/// The same functions with the same parameters, made from the table of collectives: async::all_reduce, … Each returns
-/// at once. Buffers must stay alive and untouched until the Work is complete.
+/// The blocking functions above, with the same parameters, made from the table of collectives: async::all_reduce, …
+/// Each returns at once. Buffers must stay alive and untouched until the Work is complete.
 namespace async {
 
 #define TUTTI_OR_NONE = {}

@@ -93,7 +93,7 @@ constexpr bool is_low_precision(DType d) noexcept {
 
 /// "float32", "bfloat16", …; NumPy's names.
 TUTTI_API std::string_view to_string(DType dtype) noexcept;
-/// The reverse; throws InvalidArgument that lists the names.
+/// The inverse of to_string(); throws InvalidArgument that lists the names.
 TUTTI_API DType dtype_from_string(std::string_view name);
 
 /// IEEE 754 binary16. Conversions round to nearest even.

@@ -39,8 +39,8 @@ struct ErrorContext {
     std::string operation;       ///< "all_reduce", "Store.get", …
     std::uint64_t sequence = 0;  ///< number of the operation in its group, from 1; 0: none
     std::string group;           ///< name of the group
-    int rank = -1;               ///< the rank that raises: its number in the world, in a smaller group too
-    int peer = -1;               ///< the rank that the error is about, likewise
+    int rank = -1;               ///< global rank that raises the error
+    int peer = -1;               ///< global rank that the error is about
     std::string phase;           ///< the step of the operation in which it failed
     std::uint64_t bytes_done = 0;
     std::uint64_t bytes_total = 0;

@@ -1,9 +1,9 @@
-// Future: a value that will be there later, with continuations and for coroutines.
+// Future: a value that is set later, with continuations; coroutines can await it.
 //
-// Thread-safe; copies share the state. A continuation, and a coroutine that waits, runs on the thread that completes
-// the future, or at once on the caller's when the future is already complete. The futures of a Work complete on a
-// thread of tutti's own instead, one for each group, which holds no lock: there a continuation may start further
-// operations, and wait for them. The next continuation of the same group runs after it.
+// Thread-safe; copies share the state. Continuations and waiting coroutines run on the thread that completes the
+// future, or at once on the caller's thread if the future is already complete. The futures of a Work instead complete
+// on a thread of tutti, one for each group, which holds no lock: continuations there may start further operations and
+// wait for them. Continuations of one group run one after the other.
 // Follows torch.futures.Future, collect_all and wait_all.
 #pragma once
 
@@ -37,7 +37,7 @@ template <class T>
 class FutureAwaiter;
 }  // namespace detail
 
-/// A value of type T, or an exception, that comes once. T may be void, or a type that can only be moved.
+/// A value of type T, or an exception, set once. T may be void, or a type that can only be moved.
 ///
 /// A function that returns a Future may be a coroutine. It runs on its caller's thread until it first waits:
 ///
@@ -66,7 +66,7 @@ class Future {
         state_->done_changed.wait(lock, [&] { return state_->done(); });
         return state_->get();
     }
-    /// The value of a future that is done; rethrows a failure. InvalidArgument before.
+    /// The value of a future that is done; rethrows a failure. Throws InvalidArgument if the future is not done.
     Reference value() const {
         const std::lock_guard lock(state_->mutex);
         if (!state_->done()) throw InvalidArgument("Future.value: the future is not done; call wait() first");
@@ -111,7 +111,7 @@ class Future {
         run(resolve(std::move(value), nullptr));
     }
     void set_value() const requires std::is_void_v<T> { run(resolve(detail::Nothing{}, nullptr)); }
-    /// Completes it with a failure; InvalidArgument for null.
+    /// Completes the future with a failure; later calls have no effect. Throws InvalidArgument for null.
     void set_exception(std::exception_ptr error) const {
         if (!error) throw InvalidArgument("Future.set_exception: expected an exception, got null");
         run(resolve(std::nullopt, std::move(error)));
@@ -144,7 +144,8 @@ class Future {
         state_->done_changed.notify_all();
         return std::exchange(state_->continuations, {});
     }
-    /// Only a coroutine whose promise lets exceptions out can throw here; that ends the program, as in a thread.
+    /// Only a coroutine whose promise lets exceptions escape can throw here; that calls std::terminate(), as in a
+    /// thread.
     void run(const std::vector<Continuation>& continuations) const noexcept {
         for (const auto& continuation : continuations) continuation(*this);
     }
@@ -175,7 +176,7 @@ Future<std::vector<Future<T>>> collect_all(std::vector<Future<T>> futures) {
     const auto one_more = [collection] {
         if (collection->missing.fetch_sub(1) == 1) collection->all.set_value(std::move(collection->futures));
     };
-    // By index: the list leaves when the last one is done.
+    // By index, since the last future to complete moves the list away.
     for (std::size_t i = 0; i < count; ++i) {
         const Future<T> future = collection->futures[i];
         future.add_done_callback([one_more](const Future<T>&) { one_more(); });
@@ -184,8 +185,8 @@ Future<std::vector<Future<T>>> collect_all(std::vector<Future<T>> futures) {
     return collection->all;
 }
 
-/// Waits for all; returns their values in order (nothing for Future<void>). Throws the first failure of the list, after
-/// all have ended: all buffers are free then.
+/// Waits for all; returns their values in order (nothing for Future<void>). Throws the first failure of the list, but
+/// only after all have completed: their buffers are free then.
 template <class T>
 auto wait_all(const std::vector<Future<T>>& futures) {
     std::exception_ptr first;
@@ -228,7 +229,7 @@ class FutureAwaiter {
             if (waits->exchange(false)) coroutine.resume();
         };
         waits_ = waits;
-        // Another thread may resume the coroutine before add() returns, and this awaiter is gone then.
+        // Another thread may resume the coroutine, which destroys this awaiter, before add() returns.
         const Future<T> future = future_;
         return future.add(resume);
     }
@@ -239,8 +240,8 @@ class FutureAwaiter {
     std::shared_ptr<std::atomic<bool>> waits_;
 };
 
-/// The promise type of coroutines that return a Future. The future completes when the coroutine's variables are gone;
-/// its arguments go next.
+/// The promise type of coroutines that return a Future. The future completes after the coroutine's variables are
+/// destroyed, and before its arguments are.
 template <class T>
 class FuturePromiseBase {
  public:

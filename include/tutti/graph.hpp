@@ -12,7 +12,7 @@
 // on all groups, and graph::compute, run nothing: each becomes a node. A graph tracks dependencies by byte ranges, so
 // they are exact for calls in place and for buffers that overlap in part. Not captured: Coalescing and the _coalesced
 // collectives, objects, quantised collectives, monitored_barrier, a receive from any rank, tensors on devices; these
-// throw InvalidArgument inside a capture. Groups may be made there: that runs at once.
+// throw InvalidArgument inside a capture. Functions that make groups run at once.
 //
 // Reading on the host. During a capture no buffer holds its result yet. Where tutti itself reads such a buffer for the
 // program (item(), check_host_read(), tutti::copy, Tensor::clone) it throws HostRead, which names both call sites. A
@@ -47,7 +47,7 @@ class TUTTI_API HostRead : public InvalidArgument {
     const std::string& read_at() const noexcept { return read_at_; }  ///< the call site of the read
     const std::string& written_at() const noexcept {
         return written_at_;
-    }  ///< that of the captured call that writes it
+    }  ///< the call site of the captured call that writes the tensor
 
  private:
     std::string read_at_, written_at_;
@@ -73,7 +73,7 @@ constexpr bool is_message(Kind kind) noexcept {
     return kind == Kind::send || kind == Kind::receive;
 }
 
-/// Bytes of a buffer.
+/// A range of bytes in a buffer.
 struct Range {
     std::uint32_t buffer = 0;
     std::uint64_t offset = 0;
@@ -82,24 +82,24 @@ struct Range {
     friend bool operator==(const Range&, const Range&) = default;
 };
 
-/// The ranks of a group, as the graph of one of them knows them.
+/// A group, from the point of view of the rank whose graph it is.
 struct GroupInfo {
     std::string name;
     std::vector<int> ranks;  ///< ranks of the world, by rank in the group
-    int rank = 0;            ///< this one's, in the group
+    int rank = 0;            ///< this rank, in the group
     Determinism determinism = Determinism::fast;
     double latency_us = 0;   ///< predicted for an all_reduce of few bytes
-    double us_per_byte = 0;  ///< what each further byte adds
+    double us_per_byte = 0;  ///< predicted microseconds for each further byte
     bool changed = false;    ///< passes have changed the group's collectives, alike on all its ranks
     friend bool operator==(const GroupInfo&, const GroupInfo&) = default;
 };
 
-/// One call: a captured one, or one of several that a pass has fused into a node. `reads` are the ranges that it reads:
-/// those of a compute step; one range of an all_reduce, a reduce, a broadcast's root and a send; else this rank's block
-/// or the blocks of all ranks, in rank order, as CollectiveTraits describes the collective's input. `writes` likewise.
+/// One captured call; a node has several if a pass has fused calls. `reads` are the ranges that the call reads: those
+/// of a compute step; one range of an all_reduce, a reduce, a broadcast's root and a send; otherwise this rank's block,
+/// or the blocks of all ranks in rank order, as CollectiveTraits describes the collective's input. `writes` likewise.
 struct Piece {
     std::vector<Range> reads, writes;
-    std::uint64_t fingerprint = 0;  ///< the hash by which ranks compare their calls
+    std::uint64_t fingerprint = 0;  ///< hash with which ranks compare their calls
     int call = -1;                  ///< the number of the captured call, in the program's order
     friend bool operator==(const Piece&, const Piece&) = default;
 };
@@ -117,15 +117,15 @@ struct Node {
     bool asynchronous = false;         ///< a wait follows
     bool opaque = false;               ///< its ranges are bounds of tensors with gaps; passes leave it as it is
     bool fixed = false;                ///< its buffers cannot be replaced: its function takes no views
-    double cost_us = 0;                ///< of a compute step, as its caller says
-    std::uint64_t rows = 0;            ///< of a compute step that may run in chunks; 0: it may not
-    std::vector<std::uint32_t> whole;  ///< of such a step: which of its reads every chunk gets whole
-    std::string name;                  ///< of a compute step
+    double cost_us = 0;                ///< predicted microseconds of a compute step, from its caller
+    std::uint64_t rows = 0;            ///< rows of a compute step that may run in chunks; 0: it may not
+    std::vector<std::uint32_t> whole;  ///< of such a step: the reads that every chunk gets whole
+    std::string name;                  ///< name of a compute step
     std::string site;                  ///< the call site
     std::vector<Piece> pieces;
 };
 
-/// Why one node has to come after another.
+/// Why a node must run after another.
 enum class Hazard : std::uint8_t { read_after_write, write_after_read, write_after_write, wait };
 struct Edge {
     int from = 0, to = 0;  ///< positions in Graph::nodes
@@ -137,54 +137,54 @@ namespace detail {
 class CapturedCalls;
 }
 
-/// A step of one rank's program, in the order in which it will run. A value: compare it, copy it, write it down.
-/// Threads: as any value.
+/// One rank's program step: its calls in the order in which they will run. A value: compare it, copy it, write it as
+/// text. Threads: as any value.
 struct TUTTI_API Graph {
     std::vector<GroupInfo> groups;
     std::vector<std::uint64_t> buffers;  ///< their sizes in bytes
-    std::vector<Range> temporaries;      ///< nobody reads these after the graph
+    std::vector<Range> temporaries;      ///< nothing reads these after the graph
     std::vector<Node> nodes;
     int arena = -1;  ///< the buffer that each Executable makes for itself, for temporaries; -1: none
-    /// The functions, and where the buffers lie; null after from_text().
+    /// The functions and the addresses of the buffers; null after from_text().
     std::shared_ptr<const detail::CapturedCalls> calls;
 
-    /// The dependencies between nodes; those that follow from others of the same range are left out.
+    /// The dependencies between nodes, without those that other edges of the same range imply.
     std::vector<Edge> edges() const;
-    /// Whether passes have changed the collectives of one of its groups.
+    /// Whether passes have changed the collectives of any group.
     bool changed() const noexcept;
     /// Equal in every run and process for equal graphs; addresses and call sites do not count.
     std::uint64_t hash() const;
-    /// Hash of a group's collectives, in their order, as the passes left them: equal on ranks whose graphs agree. The
-    /// first collective of a group whose collectives are changed carries it to the other ranks.
+    /// Hash of a group's collectives, in their order, as the passes left them: equal on ranks whose graphs agree. If
+    /// passes changed them, the group's first collective sends the hash to the other ranks.
     std::uint64_t collectives_hash(std::size_t group) const;
-    /// A line for each group, buffer and node, for people and for from_text().
+    /// Text with a line for each group, buffer and node, for people and for from_text().
     std::string to_text() const;
-    /// Throws InvalidArgument that names the line and what was expected. The graph can be proved and optimised, not
-    /// run.
+    /// Reads the text of to_text(). Throws InvalidArgument that names the line and what was expected. The graph can be
+    /// proved and optimised, but not run.
     static Graph from_text(std::string_view text);
-    /// Microseconds that one replay takes, by the groups' figures and the compute steps' costs.
+    /// Predicted microseconds of one replay, from the groups' figures and the compute steps' costs.
     double predicted_us() const;
-    /// Bytes of memory that a replay needs: of all buffers that a node uses, the arena's among them.
+    /// Bytes of memory that a replay needs: of all buffers that nodes use, including the arena.
     std::uint64_t peak_bytes() const;
 };
-/// Whether they do the same in the same order; call sites and functions do not count.
+/// Whether both graphs make the same calls in the same order; call sites and functions do not count.
 TUTTI_API bool operator==(const Graph& a, const Graph& b);
 
 // ---- Capture ------------------------------------------------------------------------------------------------------
 
-/// What the caller says of a compute step.
+/// Properties of a compute step, as its caller states them.
 struct ComputeOptions {
     std::string name = "compute";
     double cost_us = 0;  ///< its estimated time, by which passes choose what overlaps with it
-    /// The step may run in chunks of rows (the first dimension). All its tensors, but for the reads that `whole` lists,
-    /// have the same number of rows, and running the function on one block of rows after the other gives the same
-    /// result as running it once, wherever the blocks are cut. A matrix product of x and w is splittable by the rows of
-    /// x: compute({x, w}, {y}, product, {.splittable = true, .whole = {1}}).
+    /// The step may run in chunks of rows (the first dimension). All its tensors, except the reads in `whole`, have the
+    /// same number of rows, and running the function on consecutive blocks of rows gives the same result as running it
+    /// once, wherever the blocks are cut. A matrix product of x and w is splittable by the rows of x: compute({x, w},
+    /// {y}, product, {.splittable = true, .whole = {1}}).
     bool splittable = false;
-    std::vector<std::uint32_t> whole{};  ///< of a splittable step: numbers of the reads that each chunk gets whole
-    /// Each element of the writes depends only on the elements at the same place of the reads, and on the reads in
-    /// `whole`; all tensors but these have equally many elements. The step may run in chunks that begin at any element;
-    /// the function gets those as tensors of one dimension.
+    std::vector<std::uint32_t> whole{};  ///< of a splittable step: indices of the reads that each chunk gets whole
+    /// Each element of the writes depends only on the reads in `whole` and on the elements at the same place of the
+    /// other reads; all tensors except those in `whole` have equally many elements. The step may run in chunks that
+    /// begin at any element; the function then gets one-dimensional tensors.
     bool elementwise = false;
 };
 
@@ -220,13 +220,13 @@ Graph capture(F&& function) {
 /// Whether this thread is capturing.
 TUTTI_API bool is_capturing() noexcept;
 
-/// A compute step. Inside a capture it becomes a node, which replay() calls; outside it is called at once. It reads
-/// `reads` and nothing else that the graph writes, and writes every byte of `writes`; where it writes a part of a
-/// tensor, or reads what it overwrites, the tensor is in both lists. A step without `writes` is kept for its effects
-/// elsewhere. The function takes nothing, or (std::span<const ConstTensorView> reads, std::span<const TensorView>
-/// writes): only then can the step run on other buffers (Executable::bind, OptimiseOptions::memory) and in chunks.
-/// errors   InvalidArgument: a tensor that is not in one piece in host memory; a step that may run in chunks and whose
-///          function takes no views, whose tensors have not the same number of rows, or without a read to be cut.
+/// A compute step. Inside a capture it becomes a node, which replay() runs; outside it runs at once. The function reads
+/// `reads` and nothing else that the graph writes, and writes every byte of `writes`; a tensor that it writes only in
+/// part, or both reads and overwrites, is in both lists. Passes keep a step without `writes`, for its side effects. The
+/// function takes nothing, or (std::span<const ConstTensorView> reads, std::span<const TensorView> writes): only then
+/// can the step run on other buffers (Executable::bind, OptimiseOptions::memory) and in chunks.
+/// errors   InvalidArgument: a tensor that is not contiguous in host memory; a step that may run in chunks, but whose
+///          function takes no views, whose tensors differ in their number of rows, or which has no read to cut.
 template <class F>
 void compute(const ConstTensorList& reads, const TensorList& writes, F&& function, const ComputeOptions& options = {},
              const std::source_location& site = std::source_location::current()) {
@@ -242,8 +242,8 @@ void compute(const ConstTensorList& reads, const TensorList& writes, F&& functio
             false, options, site);
     }
 }
-/// Inside a capture: nobody reads `tensor` after the graph, so passes may drop nodes that only its last value
-/// needs, and may place its bytes elsewhere. Throws InvalidArgument outside of a capture.
+/// Inside a capture: declares that nothing reads `tensor` after the graph, so passes may drop nodes that only its last
+/// value needs, and may place its bytes elsewhere. Throws InvalidArgument outside of a capture.
 TUTTI_API void temporary(ConstTensorView tensor);
 
 /// Throws HostRead if this thread captures a graph in which some node writes to `tensor`. `reader`: for the message.
@@ -262,7 +262,7 @@ T item(ConstTensorView tensor, const std::source_location& site = std::source_lo
 // ---- Proof --------------------------------------------------------------------------------------------------------
 
 struct Proof {
-    std::vector<std::string> faults;  ///< empty: it holds
+    std::vector<std::string> faults;  ///< empty: the proof holds
     explicit operator bool() const noexcept { return faults.empty(); }
 };
 /// Runs the graphs of all ranks that their groups name together, on symbols: no data moves. Proves that each group's
@@ -270,9 +270,9 @@ struct Proof {
 /// waits forever, and that no node touches what an asynchronous one still uses.
 /// cost     about a microsecond for each node and rank
 TUTTI_API Proof prove(const std::vector<Graph>& graphs);
-/// The same of both, and that every byte that a program may read afterwards, on every rank, holds the same symbol after
-/// the optimised graphs as after the captured ones. Sums count as equal in whichever order ranks are added, unless the
-/// group is Determinism::run_to_run.
+/// Proves this for both lists, and also that every byte that a program may read afterwards, on every rank, holds the
+/// same symbol after the optimised graphs as after the captured ones. Sums count as equal whatever the order of ranks,
+/// unless the group is Determinism::run_to_run.
 TUTTI_API Proof prove(const std::vector<Graph>& captured, const std::vector<Graph>& optimised);
 
 // ---- Passes -------------------------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ enum class Order {
 };
 
 struct OptimiseOptions {
-    ProcessGroup group{};  ///< its ranks, all of those of the graph's groups, call optimise(); empty: the default group
+    ProcessGroup group{};  ///< all its ranks call optimise(); it has all ranks of the graph's groups
     /// Assumes that all ranks have captured what this rank has: optimise() of one graph then sends nothing. The graph
     /// has one group, only collectives whose blocks are equal, and no messages: for other calls this rank cannot
     /// know what the other ranks captured (InvalidArgument). A rank whose graph differs after all gets
@@ -291,7 +291,7 @@ struct OptimiseOptions {
     bool alike = false;
     Order order = Order::free;
     bool dead_values = true, algebra = true, buckets = true, split = true, overlap = true, memory = true;
-    /// The size of a bucket. Default: 9 · latency · bandwidth of the group, the smallest size with 90 % of the
+    /// The size of a bucket. Default: 9 · latency · bandwidth of the group, the smallest size that reaches 90 % of the
     /// bandwidth.
     std::optional<std::uint64_t> bucket_bytes{};
     double overlap_us = 200;  ///< collectives whose predicted time is shorter do not start early
@@ -299,8 +299,8 @@ struct OptimiseOptions {
     /// Default: √(time that can overlap / latency), rounded to a power of two, up to 16, with `overlap_us` of
     /// communication in each.
     std::optional<int> chunks{};
-    std::uint64_t in_flight_bytes = std::uint64_t{1} << 30;  ///< of buffers that started early and are not waited for
-    bool stages = false;  ///< keep the graph after each pass (Change::after), to look at
+    std::uint64_t in_flight_bytes = std::uint64_t{1} << 30;  ///< limit for the buffers of early-started calls
+    bool stages = false;  ///< keep the graph after each pass (Change::after), for inspection
 };
 
 /// What one pass did.
@@ -309,7 +309,7 @@ struct Change {
     std::vector<std::string> text;       ///< a sentence each; empty: it found nothing
     double before_us = 0, after_us = 0;  ///< Graph::predicted_us()
     std::uint64_t before_bytes = 0, after_bytes = 0;  ///< Graph::peak_bytes()
-    Graph after{};  ///< with OptimiseOptions::stages: what the pass made; otherwise without nodes
+    Graph after{};  ///< with OptimiseOptions::stages: the graph after the pass; else empty
 };
 struct TUTTI_API Optimised {
     Graph graph;
@@ -322,13 +322,13 @@ struct TUTTI_API Optimised {
 /// fails, the pass moves no call past those of other groups, or is left out, for these ranks and those that share
 /// groups with them; Change::text says so and why. Throws InvalidArgument if prove(graphs) has faults.
 TUTTI_API std::vector<Optimised> optimise(const std::vector<Graph>& graphs, const OptimiseOptions& options = {});
-/// The same for this rank's graph: all ranks of the group call it. One exchange of the graphs' texts comes first,
+/// Optimises this rank's graph; all ranks of options.group call it. They first exchange the texts of their graphs,
 /// unless the options say that the graphs are alike; replays exchange nothing more than their collectives.
 TUTTI_API Optimised optimise(const Graph& graph, const OptimiseOptions& options = {});
 
 // ---- Replay -------------------------------------------------------------------------------------------------------
 
-/// A tensor of a capture, and what a replay uses in its place.
+/// A tensor of a capture, and the tensor that replays use in its place.
 struct Binding {
     ConstTensorView captured;
     TensorView replacement;
@@ -340,8 +340,8 @@ struct Binding {
 /// hash, so that ranks with other graphs, or plain calls, get CollectiveMismatch there.
 class TUTTI_API Executable {
  public:
-    /// Makes a plan of each call (instantiation), and the memory of the graph's arena: moves no data and waits for
-    /// nobody. The program's own memory of temporaries that lie in the arena is not used. InvalidArgument for a graph
+    /// Makes a plan of each call (instantiation), and allocates the graph's arena: moves no data and waits for no other
+    /// rank. Temporaries that lie in the arena do not use the program's own memory. Throws InvalidArgument for a graph
     /// of from_text().
     explicit Executable(const Graph& graph);
     Executable(Executable&& other) noexcept;
@@ -350,18 +350,17 @@ class TUTTI_API Executable {
     Executable& operator=(const Executable&) = delete;
     ~Executable();
 
-    /// Runs it once, to the end. Throws what its calls and functions throw; asynchronous calls that have begun go on
-    /// then, on the same buffers. After the first times it allocates nothing (docs/graphs.md, Replays, has the
+    /// Runs the graph once, to its end. Throws what its calls and functions throw; asynchronous calls that have begun
+    /// then continue, on the same buffers. After the first replays it allocates nothing (docs/graphs.md, Replays, lists
     /// exceptions).
     void replay();
-    /// From the next replay on, uses `replacement` where it used `captured`, a tensor of the capture (or an earlier
-    /// replacement): the same dtype and size, both in one piece. InvalidArgument where the graph has no such tensor, or
-    /// a node's tensor lies in it only in part; where a node cannot move: a compute step whose function takes no views,
-    /// a tensor that is not in one piece; and where what the graph writes would share memory with another of its
-    /// tensors.
+    /// From the next replay on, uses `replacement` in place of `captured`, a tensor of the capture (or an earlier
+    /// replacement): equal dtype and size, both contiguous. Throws InvalidArgument if the graph has no such tensor; if
+    /// it contains only a part of a node's tensor; if a node cannot move (a compute step whose function takes no views,
+    /// a tensor that is not contiguous); or if memory that the graph writes would overlap another of its tensors.
     void bind(ConstTensorView captured, TensorView replacement);
-    /// Several at once, for the cost of one: all of them, or none where one is refused. Each names a tensor by where it
-    /// is before any of them moves, so {{x, y}, {y, x}} swaps two.
+    /// Binds several tensors at once, for the cost of one: all of them, or none if one is refused. `captured` names
+    /// each tensor by its place before this call, so {{x, y}, {y, x}} swaps two.
     void bind(std::span<const Binding> bindings);
     const Graph& graph() const noexcept;
 

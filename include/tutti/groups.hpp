@@ -52,11 +52,11 @@ TUTTI_API std::vector<ProcessGroup> new_groups(std::vector<std::vector<int>> ran
 /// group.
 TUTTI_API std::pair<ProcessGroup, std::vector<ProcessGroup>> new_subgroups(int group_size,
                                                                            const NewGroupOptions& options = {});
-/// Makes a group of each list; every rank is in at most one. first: this rank's group, or non_member().
+/// Makes a group of each list; every rank may be in at most one list. first: this rank's group, or non_member().
 TUTTI_API std::pair<ProcessGroup, std::vector<ProcessGroup>> new_subgroups_by_enumeration(
     std::vector<std::vector<int>> ranks_per_subgroup, const NewGroupOptions& options = {});
 
-/// The rank in `group` of a global rank. Throws InvalidArgument when that is not in the group.
+/// The rank in `group` of a global rank. Throws InvalidArgument if the group does not contain that rank.
 TUTTI_API int get_group_rank(const ProcessGroup& group, int global_rank);
 /// The global rank of a rank in `group`. Throws InvalidArgument when there is no such rank.
 TUTTI_API int get_global_rank(const ProcessGroup& group, int group_rank);

@@ -9,8 +9,8 @@
 
 namespace tutti {
 
-/// While one lives, SIGINT makes waits throw; its destructor restores the previous action. At most one at a
-/// time. A second Ctrl-C before any wait has noticed the first gets the previous action.
+/// While an InterruptHandler lives, SIGINT makes waits throw; its destructor restores the previous action. Make at most
+/// one at a time. If a second Ctrl-C arrives before any wait has noticed the first, the previous action handles it.
 class TUTTI_API InterruptHandler {
  public:
     InterruptHandler();

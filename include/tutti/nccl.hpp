@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-/// Fields of ncclConfig_t; without a value, and where the library does not know the field yet, NCCL decides.
+/// Fields of ncclConfig_t. NCCL decides about fields without a value, and about fields that its version does not know.
 struct NcclConfig {
     std::optional<int> cga_cluster_size, min_ctas, max_ctas, split_share, traffic_class, collnet_enable, cta_policy,
         shrink_share, nvls_ctas, n_channels_per_net_peer, nvlink_centric_sched;
@@ -21,7 +21,7 @@ struct NcclConfig {
 };
 
 struct TUTTI_API NcclOptions {
-    /// The device picks communication before other work that waits for it.
+    /// The device runs communication before other work that is ready to run.
     bool is_high_priority_stream = false;
     NcclConfig config{};
 };

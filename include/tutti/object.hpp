@@ -98,7 +98,7 @@ class TUTTI_API ObjectStorage {
     template <class T>
     ObjectStorage(ObjectKind kind, T value);
     ObjectStorage(const ObjectStorage& other);
-    /// The other one is nil afterwards.
+    /// `other` is nil afterwards.
     ObjectStorage(ObjectStorage&& other) noexcept
         : kind_(other.kind_), is_large_(other.is_large_), value_(other.value_) {
         other.kind_ = ObjectKind::nil;
@@ -229,16 +229,16 @@ struct Object::Record {
 /// Readable, in one line: {"lr": 0.1, 1: [true, nil]}; long strings cut, tensors by dtype and shape only.
 TUTTI_API std::string to_string(const Object& object);
 
-/// Lists and maps inside one another: at most this many levels, on both sides. A record counts as two.
+/// The deepest nesting of lists and maps that encode() and decode() accept; a record counts as two levels.
 inline constexpr std::size_t max_object_depth = 256;
 
 /// The bytes of an object: MessagePack, with extension types for tensors, complex numbers and records; see
 /// src/object/README.md. Throws ObjectError for an object that is too deep or not in host memory.
 TUTTI_API std::vector<std::byte> encode(const Object& object);
 
-/// The object of `bytes`, which may be untrusted. Throws ObjectError naming the place for bytes that are cut off, too
-/// long, too deep, inconsistent or of an unknown extension type. Never uses more than about 64 bytes of memory
-/// for each byte of input, whatever the lengths in it say.
+/// Decodes `bytes`, which may be untrusted. Throws ObjectError naming the place for bytes that are cut off, too long,
+/// too deep, inconsistent or of an unknown extension type. Uses at most about 64 bytes of memory for each byte of
+/// input, whatever lengths the input claims.
 TUTTI_API Object decode(std::span<const std::byte> bytes);
 
 }  // namespace tutti

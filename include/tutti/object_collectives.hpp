@@ -59,8 +59,8 @@ TUTTI_API void broadcast_object_list(ObjectList& object_list, const BroadcastObj
 TUTTI_API void all_gather_object(ObjectList& object_list, const Object& object, const CollectiveOptions& options = {});
 /// As all_gather_object, on the root only; elsewhere object_gather_list must be null.
 TUTTI_API void gather_object(const Object& object, ObjectList* object_gather_list, const GatherOptions& options = {});
-/// The first entry of the output list becomes entry `rank` of the root's input list. The output list must not be empty;
-/// elsewhere the input list is ignored.
+/// The first entry of the output list, which must not be empty, becomes entry `rank` of the root's input list. Other
+/// ranks' input lists are ignored.
 TUTTI_API void scatter_object_list(ObjectList& scatter_object_output_list, const ObjectList& scatter_object_input_list,
                                    const ScatterOptions& options = {});
 
@@ -119,19 +119,19 @@ std::vector<T> take_list(const char* operation, ObjectList list) {
 }
 }  // namespace detail
 
-/// Every rank's value, by rank: std::vector<Shard> all = all_gather_object(Shard{"part-3", 128});
+/// Returns every rank's value, by rank: std::vector<Shard> all = all_gather_object(Shard{"part-3", 128});
 template <class T>
 requires detail::ObjectValue<T> std::vector<detail::Stored<T>> all_gather_object(
     const T& value, const CollectiveOptions& options = {}) {
     return detail::take_list<detail::Stored<T>>("all_gather_object", detail::all_gathered(Object(value), options));
 }
-/// Every rank's value on the root, by rank; an empty list elsewhere.
+/// Returns every rank's value on the root, by rank; an empty list on other ranks.
 template <class T>
 requires detail::ObjectValue<T> std::vector<detail::Stored<T>> gather_object(const T& value,
                                                                              const GatherOptions& options = {}) {
     return detail::take_list<detail::Stored<T>>("gather_object", detail::gathered(Object(value), options));
 }
-/// The root's value, on every rank.
+/// Returns the root's value, on every rank.
 template <class T>
 requires detail::ObjectValue<T> detail::Stored<T> broadcast_object(const T& value,
                                                                    const BroadcastObjectOptions& options) {
@@ -140,7 +140,7 @@ requires detail::ObjectValue<T> detail::Stored<T> broadcast_object(const T& valu
     broadcast_object_list(list, options);
     return detail::take<detail::Stored<T>>("broadcast_object", list[0]);
 }
-/// Entry `rank` of the root's list; the others give none.
+/// Returns entry `rank` of the root's list; other ranks' lists are ignored.
 template <class T>
 requires detail::ObjectValue<T> T scatter_object(const std::vector<T>& values, const ScatterOptions& options = {}) {
     ObjectList list;

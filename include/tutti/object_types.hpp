@@ -1,4 +1,4 @@
-// The C++ types that convert to and from Object, and the way for user types to join in.
+// The C++ types that convert to and from Object, and how to add user types.
 //
 //   bool, integers, enums, float, double, std::complex    numbers; out of range: ObjectError
 //   std::string, std::string_view, literals               strings
@@ -75,7 +75,7 @@ class TUTTI_API FieldReader {
         else
             throw_missing(name);
     }
-    /// Every field must have been read.
+    /// Throws ObjectError if the record has an unknown field, or a field twice.
     void finish(std::initializer_list<const char*> names) const;
 
  private:
@@ -390,8 +390,8 @@ T Object::get() const {
 #define TUTTI_DETAIL_TAKE(field) tutti_reader.read(#field, tutti_value.field);
 #define TUTTI_DETAIL_NAME(field) #field,
 
-/// Makes a struct an Object and back: TUTTI_OBJECT(Shard, path, rows); in the namespace of Shard, after it. Its public
-/// fields travel by name under the name of the type as it is written here; a std::optional field may be missing.
+/// Converts a struct to an Object and back: TUTTI_OBJECT(Shard, path, rows); in the namespace of Shard, after it.
+/// Public fields travel by name, under the type's name as written here; a std::optional field may be missing.
 #define TUTTI_OBJECT(Type, ...)                                                                   \
     [[maybe_unused]] inline ::tutti::Object to_object([[maybe_unused]] const Type& tutti_value) { \
         ::tutti::Object::Map tutti_fields;                                                        \

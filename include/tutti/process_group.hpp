@@ -1,8 +1,8 @@
 // ProcessGroup: ranks that communicate.
 //
-// A handle: copies refer to the same group. All ranks of a group make it together, from a store; several worlds can
-// exist in one process. Any thread may call any function, but collectives must be issued in the same order on all
-// ranks, so issue those of one group from one thread, or order the threads' calls yourself.
+// A handle: copies refer to the same group. All ranks of a group construct it together, from a store; several worlds
+// can exist in one process. Any thread may call any function, but all ranks must issue a group's collectives in the
+// same order: issue them from one thread, or order the threads' calls yourself.
 #pragma once
 
 #include <tutti/collective_forms.hpp>
@@ -22,7 +22,8 @@ namespace tutti {
 
 inline constexpr std::chrono::milliseconds default_timeout = std::chrono::minutes(30);
 
-/// The conditions under which results are equal bit by bit. all_reduce gives the same bits on all ranks at every level.
+/// The conditions under which results are equal bit for bit. all_reduce gives the same bits on all ranks at every
+/// level.
 enum class Determinism {
     fast,              ///< any order of reduction; the algorithm may depend on measurements (TUTTI_TUNE)
     run_to_run,        ///< the same layout and sizes give the same bits in every run: fixed limits choose algorithms
@@ -93,7 +94,8 @@ class TUTTI_API ProcessGroup {
  public:
     /// No group: as an option, the default group.
     ProcessGroup() = default;
-    /// Joins; returns when all ranks have joined. Throws Timeout, whose message lists the ranks that did not join.
+    /// Joins the group; returns when all ranks have joined. Throws Timeout, whose message lists the ranks that did not
+    /// join.
     explicit ProcessGroup(const ProcessGroupOptions& options);
     explicit ProcessGroup(std::shared_ptr<detail::Group> group) : group_(std::move(group)) {}
 
@@ -115,15 +117,15 @@ class TUTTI_API ProcessGroup {
     const std::string& description() const;
     /// Global ranks (ranks in the group's world), by group rank.
     std::vector<int> ranks() const;
-    /// Throw InvalidArgument where there is no such rank.
+    /// Convert between a rank in the group and its global rank. Throw InvalidArgument if there is no such rank.
     int global_rank(int group_rank) const;
     int group_rank(int global_rank) const;
     std::chrono::milliseconds timeout() const;
     void set_timeout(std::chrono::milliseconds timeout);
     Determinism determinism() const;
-    /// With a device_id, the backend that serves it. Otherwise, if the machine has a device and the group has that
-    /// device's usual backend beside native (as with an empty InitOptions::backend), this backend; else the backend of
-    /// host memory, or the group's only one.
+    /// The name of the group's main backend: with a device_id, the backend that serves this device. Otherwise, if the
+    /// machine has a device and the group has that device's usual backend beside native (as with an empty
+    /// InitOptions::backend), that backend; else the backend of host memory, or the group's only one.
     const std::string& backend() const;
     /// Host index of each rank: ranks with equal numbers share memory.
     std::vector<int> hosts() const;
@@ -146,13 +148,13 @@ class TUTTI_API ProcessGroup {
     /// Ends every operation in flight, here and (soon) on the other ranks, with Aborted; afterwards this group
     /// and all other groups of its world are unusable.
     void abort(const std::string& reason);
-    /// Leaves the group: waits for this rank's operations, and until the data that it sent has arrived, then closes. A
-    /// send whose receiver leaves without receiving it ends with PeerLost; one that is not received within the group's
-    /// timeout is withdrawn, and ends with Aborted; in both cases the buffer is the caller's again. Receives without a
-    /// matching message end with Aborted. To leave the group of all ranks is to leave all groups of its world. Ranks
-    /// that still wait for this one get PeerLost, after they have received all data that it sent. The destructor of the
-    /// last handle does the same when the operations under way are complete. In a forked child, in which all other
-    /// functions of an inherited group throw InvalidArgument, it does nothing.
+    /// Leaves the group: waits until this rank's operations are complete and the data that it sent have arrived, then
+    /// closes. A send whose receiver leaves without receiving it ends with PeerLost; a send that is not received within
+    /// the group's timeout is withdrawn and ends with Aborted; in both cases the buffer is the caller's again. Receives
+    /// without a matching message end with Aborted. Leaving the group of all ranks leaves all groups of its world.
+    /// Ranks that still wait for this one get PeerLost, after they have received all data that it sent. The destructor
+    /// of the last handle also leaves, when the operations in flight are complete. In a forked child destroy() does
+    /// nothing, and all other functions of an inherited group throw InvalidArgument.
     /// Throws CollectiveMismatch, after leaving, if ranks of this host disagreed about a collective in which this rank
     /// waited for no other.
     void destroy();

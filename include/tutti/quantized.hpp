@@ -4,24 +4,24 @@
 // for float16, a quarter as for float32; with int4 a bit more than half of that. Between ranks of one host they are
 // never faster: copying is quicker than rounding. `tutti explain quantized_all_reduce` says when they are.
 //
-// The steps. The tensor is cut into slices, one for each rank. (1) Every rank sends its part of each slice to its
-// owner, as codes with one scale for each block of elements. (2) The owner adds up the decoded values in rank order, as
-// float32, or, where all ranks use one scale, the codes themselves, exactly, as int32. (3) The sums become numbers
-// again. (4) The owner sends them to all ranks (the second leg), as codes again, or, without quantize_results, as they
-// are. quantized_reduce_scatter is (1) to (3), quantized_all_gather is (4). The steps of all tiles of a slice
-// overlap. Every value is rounded twice, however many ranks there are, on one rank too; and every rank, the owner too,
-// takes the decoded values: the results are the same bits everywhere.
+// The steps. The tensor is cut into slices, one for each rank, the slice's owner. (1) Every rank sends its part of each
+// slice to the owner, as codes with one scale for each block of elements. (2) The owner adds up the decoded values in
+// rank order, as float32, or, if all ranks use one scale, the codes themselves, exactly, as int32. (3) The owner
+// converts the sums to numbers. (4) It sends them to all ranks (the second leg), as codes, or, without
+// quantize_results, as numbers. quantized_reduce_scatter is (1) to (3), quantized_all_gather is (4). The steps of all
+// tiles of a slice overlap. Every value is rounded twice, whatever the number of ranks, even with one rank; and every
+// rank, the owner too, uses the decoded values: all ranks get the same bits.
 //
-// How far results are off. A rank's scale is s = m / 127 (int4: m / 7), where m is the largest magnitude in the block.
-// A code is off by at most s / 2, so a sum is off by at most Σ s / 2 over all ranks; the second rounding adds half a
-// scale of the sums. Together at most 1.003 Σ s for int8 (int4: 1.04 Σ s), without the second leg 0.501 Σ s, and the
-// rounding of the output's own type. float8_e4m3fn: s = m / 448, each rounding off by at most 16 s (m / 28) and for
-// smaller values by a sixteenth of the value; float8_e5m2: s = m / 57344, 4096 s (m / 14), an eighth. Stochastic
-// rounding is off by twice as much, and right on average.
+// Error bounds. A rank's scale is s = m / 127 (int4: m / 7), where m is the largest magnitude in the block. A code is
+// off by at most s / 2, so a sum is off by at most Σ s / 2 over all ranks; the second rounding adds half a scale of the
+// sums. Together at most 1.003 Σ s for int8 (int4: 1.04 Σ s), without the second leg 0.501 Σ s, plus the rounding to
+// the output's type. float8_e4m3fn: s = m / 448, each rounding off by at most 16 s (m / 28) and for smaller values by a
+// sixteenth of the value; float8_e5m2: s = m / 57344, 4096 s (m / 14), an eighth. Stochastic rounding is off by up to
+// twice as much, but unbiased.
 //
-// Zeros, NaN and so on. A block of zeros stays zeros. A block in which a rank has a NaN or an infinity becomes NaN, all
-// of it, on all ranks. Scales are no subnormal numbers: blocks whose largest magnitude is below 127 · 2^-126 are
-// rounded to multiples of 2^-126. With a given scale, a value beyond the largest code becomes the largest code.
+// Special values. A block of zeros stays zeros. If a rank has a NaN or an infinity in a block, the whole block becomes
+// NaN on all ranks. Scales are never subnormal: blocks whose largest magnitude is below 127 · 2^-126 are rounded to
+// multiples of 2^-126. With a given scale, a value beyond the largest code becomes the largest code.
 //
 // Common to all: groups, time limits, buffers, order and errors are as in distributed.hpp. All ranks give the same
 // type, block, scales, scale, quantize_results, op, dtypes and counts; otherwise CollectiveMismatch names both sides.
@@ -51,10 +51,10 @@ enum class Type {
 }  // namespace quantized
 using QuantizedType = quantized::Type;
 
-/// The ranks whose values decide about a scale.
+/// The ranks whose values determine a scale.
 enum class QuantizedScales {
     per_rank,  ///< each rank's own
-    shared,    ///< all ranks', which first exchange their largest magnitudes; int8 and int4 then add up exactly
+    shared,    ///< from all ranks' largest magnitudes, exchanged first; int8, int4: exact sums
 };
 
 enum class QuantizedRounding {
@@ -63,7 +63,7 @@ enum class QuantizedRounding {
                  ///< number of the element (Philox4x32-10), so that runs repeat, whatever the timing
 };
 
-/// The values of the names above; InvalidArgument lists them.
+/// The enumerator with a name; throws InvalidArgument that lists the names.
 TUTTI_API QuantizedType quantized_type_from_string(std::string_view name);
 TUTTI_API QuantizedScales quantized_scales_from_string(std::string_view name);
 TUTTI_API QuantizedRounding quantized_rounding_from_string(std::string_view name);
@@ -76,7 +76,7 @@ struct QuantizedOptions {
     QuantizedType type = QuantizedType::int8;
     std::int64_t block = 256;  ///< elements with one scale: a multiple of 32 from 32 to 1024, or one of the above
     QuantizedScales scales = QuantizedScales::per_rank;
-    /// One scale for all of the input, on all ranks, at least 2^-126. The input may then be int8, that is, codes
+    /// One scale for all of the input, on all ranks, at least 2^-126. The input may then be int8, which holds codes
     /// already.
     std::optional<float> scale{};
     bool quantize_results = true;  ///< of quantized_all_reduce: the second leg holds codes, too
@@ -95,12 +95,14 @@ struct QuantizedOptions {
 ///          sends 2 (n-1)/n · c bytes an element; without the second leg (n-1)/n · (c + the output's bytes).
 /// follows  ZeRO++ (arXiv 2306.10209) and QuickReduce: two shots instead of a ring, whose error grows with n.
 TUTTI_API void quantized_all_reduce(TensorView tensor, const QuantizedOptions& options = {});
-/// The same into another tensor with the same number of elements: float32, float16 or bfloat16, whatever the input is.
+/// As above, into another tensor with the same number of elements: float32, float16 or bfloat16, whatever the input's
+/// type is.
 TUTTI_API void quantized_all_reduce(TensorView output, ConstTensorView input, const QuantizedOptions& options = {});
 /// `output` becomes this rank's piece of the sum of all inputs; pieces lie one after the other, in the order of ranks.
 /// With per_row each piece has whole rows.
 TUTTI_API void quantized_reduce_scatter(TensorView output, ConstTensorView input, const QuantizedOptions& options = {});
-/// `output` becomes all inputs one after the other, in rank order, each as its codes decode; this rank's own, too.
+/// `output` becomes the inputs of all ranks, this one too, one after the other in rank order, each decoded from its
+/// codes.
 TUTTI_API void quantized_all_gather(TensorView output, ConstTensorView input, const QuantizedOptions& options = {});
 
 namespace async {
@@ -114,8 +116,8 @@ namespace async {
 
 /// quantized_all_reduce with error feedback: the next call on the same bucket adds the rounding errors of this one to
 /// the values that it rounds, so that nothing is lost over many steps, as training wants of gradients.
-/// Each rank carries over the errors of its own roundings, of both legs. A block that is not finite loses nothing. With
-/// stochastic rounding each call takes other numbers, from the seed and the number of earlier calls.
+/// Each rank carries over the errors of its own roundings, of both legs; a block with a NaN or an infinity adds no
+/// error. With stochastic rounding each call uses other random numbers, from the seed and the number of earlier calls.
 ///
 ///     tutti::QuantizedReducer reducer({.type = tutti::QuantizedType::int4, .op = tutti::ReduceOp::avg});
 ///     for (;;) { compute(gradient); reducer.all_reduce(gradient); step(gradient); }

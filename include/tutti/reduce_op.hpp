@@ -62,9 +62,9 @@ struct [[deprecated("use ReduceOp")]] reduce_op {
 
 /// "sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum".
 TUTTI_API std::string_view to_string(ReduceOp::Kind kind) noexcept;
-/// The reverse; throws InvalidArgument that lists the names. premul_sum gets factor 1.
+/// The inverse of to_string(); throws InvalidArgument that lists the names. premul_sum gets factor 1.
 TUTTI_API ReduceOp reduce_op_from_string(std::string_view name);
-/// Whether `op` is defined for `dtype`.
+/// Whether the operator is defined for `dtype`.
 TUTTI_API bool is_supported(ReduceOp::Kind kind, DType dtype) noexcept;
 
 }  // namespace tutti

@@ -36,19 +36,19 @@
 
 namespace tutti {
 
-/// A rank failed. code(): that of the rank's own error where it was a DistError, otherwise peer_lost.
+/// A rank failed. code(): the code of the rank's own error if that was a DistError, otherwise peer_lost.
 class TUTTI_API ProcessException : public DistError {
  public:
     ProcessException(ErrorCode code, const std::string& message, int rank, int pid);
     ~ProcessException() override;
     int rank() const noexcept { return context().peer; }
-    int pid() const noexcept { return pid_; }  ///< where ranks are threads: this process's
+    int pid() const noexcept { return pid_; }  ///< of threads: this process's pid
 
  private:
     int pid_;
 };
 
-/// The rank's function threw; the message contains that of its exception. The exception of a thread is nested in this
+/// The rank's function threw an exception, whose message this one's contains. A thread's exception is nested in this
 /// one (std::rethrow_if_nested).
 class TUTTI_API ProcessRaisedException : public ProcessException {
  public:
@@ -61,7 +61,7 @@ class TUTTI_API ProcessExitedException : public ProcessException {
  public:
     ProcessExitedException(const std::string& message, int rank, int pid, int exit_code, std::string signal_name);
     ~ProcessExitedException() override;
-    int exit_code() const noexcept { return exit_code_; }                     ///< negative: the signal that killed it
+    int exit_code() const noexcept { return exit_code_; }                     ///< negative: minus the signal
     const std::string& signal_name() const noexcept { return signal_name_; }  ///< "SIGKILL"; empty: none
 
  private:
@@ -92,7 +92,7 @@ class TUTTI_API SpawnContext {
     /// same time, for a rank that was killed rather than for ranks that failed because of it. Threads cannot be ended
     /// from outside: join() asks them to stop and throws when they are gone. Later calls throw the same again.
     bool join(std::optional<std::chrono::milliseconds> timeout = std::nullopt);
-    /// One for each rank; empty for threads.
+    /// The process id of each rank; empty for threads.
     std::vector<int> pids() const;
 
  private:
@@ -102,8 +102,8 @@ class TUTTI_API SpawnContext {
 /// Calls fn(rank) on `nprocs` ranks, 0 to nprocs - 1. Throws InvalidArgument for bad arguments, DistBackendError when
 /// the system has no processes left, and with options.join the errors of SpawnContext::join.
 TUTTI_API SpawnContext spawn(std::function<void(int rank)> fn, int nprocs = 1, const SpawnOptions& options = {});
-/// The same for functions that can stop early: `stop` requests it when another rank has failed or the context is
-/// destroyed. Processes get SIGTERM instead, and their token never requests a stop.
+/// As above, for functions that can stop early: `stop` requests it when another rank has failed or the context is
+/// destroyed. Processes get SIGTERM instead; their token never requests a stop.
 TUTTI_API SpawnContext spawn(std::function<void(int rank, std::stop_token stop)> fn, int nprocs = 1,
                              const SpawnOptions& options = {});
 

@@ -25,8 +25,8 @@ class AbortFlag;
 using Milliseconds = std::chrono::milliseconds;
 inline constexpr Milliseconds default_store_timeout = std::chrono::seconds(300);
 
-/// The operations that a store must have; derive from it to bring your own (wrap it in a Store).
-/// Every timeout is an upper bound for the whole call; implementations must be thread-safe.
+/// The operations that a store must have, each as the function of Store with that name. Derive from it to bring your
+/// own (wrap it in a Store). Every timeout is an upper bound for the whole call; implementations must be thread-safe.
 class TUTTI_API StoreBackend {
  public:
     StoreBackend();
@@ -104,14 +104,17 @@ class TUTTI_API Store {
     std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired);
     /// True if the key existed.
     bool delete_key(std::string_view key);
-    /// TCPStore, FileStore: one more than the user's keys (a coordination key); HashStore: exact.
+    /// The number of keys. TCPStore, FileStore: one more than the user's keys (a coordination key); HashStore: exact.
     /// PrefixStore: the underlying store's number.
     std::int64_t num_keys();
+    /// Waits for all keys and returns their values, in order.
     std::vector<std::string> multi_get(const std::vector<std::string>& keys);
+    /// As set, of each key; throws InvalidArgument if the lists' lengths differ.
     void multi_set(const std::vector<std::string>& keys, const std::vector<std::string>& values);
+    /// Blocks until all keys exist.
     void wait(const std::vector<std::string>& keys);
     void wait(const std::vector<std::string>& keys, Milliseconds timeout);
-    /// True: append, multi_get, multi_set and compare_set are single operations of the store.
+    /// Whether append, multi_get, multi_set and compare_set are single operations of the store.
     bool has_extended_api() const noexcept;
     void set_timeout(Milliseconds timeout);
     Milliseconds timeout() const;
@@ -158,7 +161,7 @@ struct TCPStoreOptions {
     Milliseconds timeout = default_store_timeout;
     bool wait_for_workers = true;         ///< with a world_size: the master's constructor waits for all
     bool multi_tenant = false;            ///< stores of this process on one host and port share one server
-    int master_listen_fd = -1;            ///< a socket already bound (or listening); the store owns it then
+    int master_listen_fd = -1;            ///< a bound (or listening) socket; the store takes ownership
     bool use_libuv = true;                ///< accepted for compatibility: the server always runs on libuv
     std::optional<std::string> secret{};  ///< the job's secret; default: see TUTTI_JOB_SECRET
 };

@@ -6,8 +6,8 @@
 
 namespace tutti {
 
-/// A cudaStream_t, hipStream_t, aclrtStream or sycl::queue*, borrowed. Empty: in options, the calling thread's current
-/// one; elsewhere, the device's default stream.
+/// A cudaStream_t, hipStream_t, aclrtStream or sycl::queue*, borrowed. An empty Stream means, in options, the calling
+/// thread's current stream; elsewhere, the device's default stream.
 struct Stream {
     void* handle = nullptr;
     friend bool operator==(const Stream&, const Stream&) = default;

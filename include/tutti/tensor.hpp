@@ -35,7 +35,7 @@ struct Device {
 };
 TUTTI_API std::string to_string(Device device);                                     ///< "cuda:0"; "cpu"
 TUTTI_API std::string_view name_of(Device::Type type) noexcept;                     ///< "cuda"
-TUTTI_API std::optional<Device::Type> device_type(std::string_view name) noexcept;  ///< of such a name
+TUTTI_API std::optional<Device::Type> device_type(std::string_view name) noexcept;  ///< inverse of name_of
 /// The device of a text such as "cpu", "cuda", "cuda:1"; without an index, the first one. Throws InvalidArgument.
 TUTTI_API Device device_from_string(std::string_view text);
 
@@ -278,8 +278,8 @@ class TUTTI_API Tensor {
     std::size_t byte_count() const noexcept { return view_.byte_count(); }
     Tensor clone() const;  ///< a contiguous copy, of a tensor in host memory
 
-    /// Takes over a DLPack tensor; its deleter runs when the last handle goes. Host memory that a device can read too
-    /// (kDLCUDAHost, kDLROCMHost) is host memory, managed memory is CUDA's, kDLExtDev Ascend's.
+    /// Takes over a DLPack tensor; its deleter runs when the last handle is destroyed. Host memory that a device can
+    /// read too (kDLCUDAHost, kDLROCMHost) counts as host memory, managed memory as cuda, kDLExtDev as npu.
     /// Throws InvalidArgument for devices or types that tutti does not know.
     static Tensor from_dlpack(DLManagedTensor* tensor);
     /// A DLPack tensor that shares this memory; the receiver calls its deleter.
@@ -291,8 +291,8 @@ class TUTTI_API Tensor {
     std::shared_ptr<void> owner_;
 };
 
-/// New tensors in host memory, 64-byte aligned; those of 128 KB and more are aligned to huge pages (2 MiB), and reach
-/// to the end of their last one. Untouched pages take no memory.
+/// New contiguous tensors in host memory, 64-byte aligned; those of 128 KB and more are aligned to huge pages (2 MiB)
+/// and occupy whole ones. Untouched pages take no memory. empty(): the values are unspecified.
 TUTTI_API Tensor empty(DType dtype, Extents shape);
 TUTTI_API Tensor zeros(DType dtype, Extents shape);
 /// A one-dimensional tensor with these values.

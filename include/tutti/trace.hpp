@@ -51,8 +51,8 @@ struct OperationHooks {
     std::function<void(std::string_view operation, bool failed)> after{};  ///< `failed`: the call throws
 };
 
-/// While it lives, tutti calls its hooks. With several scopes the `before` hooks run in the order in which the scopes
-/// were made, the `after` hooks in the reverse order.
+/// While this object lives, tutti calls its hooks. With several scopes the `before` hooks run in the order in which the
+/// scopes were made, the `after` hooks in the reverse order.
 class TUTTI_API OperationHookScope {
  public:
     explicit OperationHookScope(OperationHooks hooks);

@@ -14,7 +14,7 @@
 // TUTTI_TRANSPORT_LIBRARY { register_transport("NAME", ...); }. tutti refuses it, with a message, where it was built
 // for another version of this header (TUTTI_TRANSPORT_ABI).
 //
-// Threads: those of a group's ranks call its streams, one thread at a time. No function of a stream may block.
+// Threads: one thread at a time calls the streams of a group. No function of a stream may block.
 #pragma once
 
 #include <tutti/export.hpp>
@@ -76,8 +76,8 @@ class Stream {
     /// Takes a whole message, or nothing (false): when there is no room now, or the stream carries only bytes, as
     /// all streams but those in shared memory do.
     virtual bool put(const ShortMessage& /*message*/, const std::byte* /*payload*/) { return false; }
-    /// The next arrival; fills in `message` if it is a short message. A stream that carries only bytes returns
-    /// Arrival::bytes without a look.
+    /// The next arrival; fills in `message` if it is a short message. A stream that carries only bytes always returns
+    /// Arrival::bytes, even if none has arrived.
     virtual Arrival next(ShortMessage& /*message*/) { return Arrival::bytes; }
     /// Copies the payload of the message that next() has shown, and removes that message.
     virtual void take(std::byte* /*into*/) {}
@@ -86,7 +86,7 @@ class Stream {
     virtual StreamState state() const noexcept = 0;
     /// Ends this rank's direction behind all bytes written, as shutdown(SHUT_WR). False: not possible yet; call again.
     virtual bool end() { return true; }
-    /// Ends it even where the peer cannot be told.
+    /// Closes the stream, even if the peer cannot be notified.
     virtual void close() noexcept = 0;
     /// Whether this process may exit without losing bytes that it has written, or its end of data.
     virtual bool delivered() const noexcept { return true; }
@@ -104,15 +104,15 @@ class LibraryCall {
     /// Cancels a call that is not complete. When it returns, nothing accesses the buffers of the call any more; for
     /// that it may block for a bounded time.
     virtual ~LibraryCall() = default;
-    /// Whether it is over; callers may ask any number of times. Throws DistError when it has failed, at each call.
-    /// Never waits.
+    /// Whether the call has ended; may be called any number of times. Throws DistError, at each call, if it has failed.
+    /// Never blocks.
     virtual bool done() = 0;
     /// Adds the descriptors to poll until the call is complete.
     virtual void pollables(std::vector<Pollable>& into) const = 0;
 };
 
-/// The streams of a rank, by peer. Its destructor may block, for a bounded time, until bytes that have been written are
-/// sent; bytes of a closed stream are dropped.
+/// All streams of a rank, by peer. The destructor may block, for a bounded time, until bytes that have been written are
+/// sent; it drops bytes of closed streams.
 class Streams {
  public:
     virtual ~Streams() = default;
@@ -136,8 +136,8 @@ class Streams {
                                                  std::span<std::byte> /*into*/) {
         return nullptr;
     }
-    /// Begins the sender's end, after the peer has begun its own for equally many bytes. It is complete when the bytes
-    /// may be overwritten. Must not return null if the peer's receive() did not.
+    /// Begins the sender's end, after the peer has begun the receiver's end for equally many bytes. The call is
+    /// complete when the bytes may be overwritten. Must not return null if the peer's receive() did not. Never blocks.
     virtual std::unique_ptr<LibraryCall> send(int /*peer*/, std::uint64_t /*number*/,
                                               std::span<const std::byte> /*bytes*/) {
         return nullptr;

@@ -23,7 +23,7 @@ class WindowState;
 }
 
 struct WindowOptions {
-    int signals = 16;                      ///< how many each rank has, 0 to 65536; equal on all ranks
+    int signals = 16;                      ///< number of signals of each rank, 0 to 65536; equal on all ranks
     ProcessGroup group{};                  ///< default: the default group
     std::chrono::milliseconds timeout{0};  ///< for making the window; zero: the group's
 };
@@ -34,7 +34,7 @@ struct WindowAccess {
     std::chrono::milliseconds timeout{0};  ///< zero: the group's
 };
 
-/// The same for a put that is followed by a signal.
+/// As WindowAccess, for a put that is followed by a signal.
 struct WindowSignalAccess {
     std::int64_t offset = 0;               ///< in elements of the window
     int signal = 0;                        ///< 0 to signal_count() - 1
@@ -46,22 +46,23 @@ struct WindowSignalAccess {
 /// close() it together; every call in between is one-sided: the target need not call anything.
 ///
 /// Memory model, as OpenSHMEM's with signals that only grow:
-/// 1. Calls of one rank to one target take effect there in the order in which it made them: a signal is visible only
-///    after the data of all puts before it.
-/// 2. A rank that has seen a signal's value (wait_signal, read_signal) sees those data.
-/// 3. A put that has returned has read its source; its data have arrived for certain after flush(), after a fence(), or
+/// 1. Calls of one rank to one target take effect there in the order of the calls: a signal is visible only after the
+///    data of all puts before it.
+/// 2. A rank that has seen a signal's value (wait_signal, read_signal) sees the data of all puts before that signal.
+/// 3. When a put returns, it has read its source; its data are certain to have arrived after flush(), after fence(), or
 ///    when the target has seen a later signal.
-/// 4. Signals are atomic and may be raised by any number of ranks at the same time; elements are not: two accesses to
-///    the same element without a signal or a fence between them, of which one is a put or a store, leave it undefined.
-/// 5. Between calls to different targets, and between calls of different ranks, only signals and fences make an order.
-/// Inside a host a call copies memory. Between hosts a call is a message, which the target's progress thread, or a
-/// thread of the target that waits in a call of tutti, carries out.
+/// 4. Signals are atomic, and any number of ranks may raise them at the same time. Elements are not: if two accesses to
+///    an element, one of them a put or a store, have no signal or fence between them, its value is undefined.
+/// 5. Only signals and fences order calls to different targets, and calls of different ranks.
+/// Inside a host a call copies memory. Between hosts a call is a message; the target's progress thread, or a thread of
+/// the target that waits in a call of tutti, carries it out.
 ///
 /// Every function throws InvalidArgument, before anything is done, for a target, an offset, a signal or a dtype that
 /// does not fit, for tensors that are not contiguous or not in host memory, in a graph's capture, after close(), and
-/// for a target that has let go of the window (see close()); and when the group has failed, its error (PeerLost,
-/// Timeout, Aborted, CollectiveMismatch), also where it only copies memory: a death is noticed within milliseconds.
-/// Targets are ranks of the group. Threads: any; the order of calls to one target is that in which they begin.
+/// for a target that has let go of the window (see close()). If the group has failed, it throws the group's error
+/// (PeerLost, Timeout, Aborted, CollectiveMismatch), even where it would only copy memory: a rank notices a death
+/// within milliseconds. Targets are ranks of the group. Threads: any; calls to one target are ordered by their
+/// beginnings.
 /// source   OpenSHMEM 1.5, put with signal; MPI 4.1, chapter 12; torch.distributed's and NCCL 2.29's windows.
 class TUTTI_API Window {
  public:
@@ -86,20 +87,21 @@ class TUTTI_API Window {
     Tensor local() const;
     /// Whether `rank` runs on this host and shares memory with this rank, so that map_remote() works.
     bool is_mapped(int rank) const;
-    /// The elements of a rank of this host, to be read and written directly; the same memory as its local(). Others may
-    /// change it at any time; a signal or a fence makes an order. InvalidArgument for ranks of other hosts: there is
-    /// nothing to map. The memory reads as zeros when all ranks have closed the window and let go of it.
+    /// The elements of a rank of this host, for direct reads and writes; the same memory as its local(). Other ranks
+    /// may change it at any time; signals and fences order the accesses. Throws InvalidArgument for ranks of other
+    /// hosts (is_mapped() is false). The memory reads as zeros when all ranks have closed the window and released its
+    /// memory.
     Tensor map_remote(int rank) const;
 
     /// Writes `source` (any shape, not more elements than there are from the offset on) into the target's memory.
     /// Returns when `source` may be written again. cost: one copy; between hosts one message up to 64 bytes, else two.
     void put(ConstTensorView source, int target, const WindowAccess& access = {}) const;
-    /// Reads elements of the target into `destination`; they are there when it returns. It sees all earlier puts of
-    /// this rank to that target. cost: one copy; between hosts a round trip.
+    /// Reads elements of the target into `destination`, and returns when they are there. Sees all earlier puts of this
+    /// rank to that target. cost: one copy; between hosts a round trip.
     void get(TensorView destination, int target, const WindowAccess& access = {}) const;
-    /// put(), and then signal(): the signal says that the data are there.
+    /// put(), and then signal(): a rank that sees the signal sees the data.
     void put_signal(ConstTensorView source, int target, const WindowSignalAccess& access = {}) const;
-    /// The same without waiting; `source` may be written, and `destination` read, when the Work is complete.
+    /// The same without blocking; `source` may be written, and `destination` read, when the Work is complete.
     [[nodiscard]] Work iput(ConstTensorView source, int target, const WindowAccess& access = {}) const;
     [[nodiscard]] Work iget(TensorView destination, int target, const WindowAccess& access = {}) const;
     [[nodiscard]] Work iput_signal(ConstTensorView source, int target, const WindowSignalAccess& access = {}) const;
@@ -108,9 +110,10 @@ class TUTTI_API Window {
     /// An addition that would make a signal pass 2^64 - 1 is left out: wait_signal() and read_signal() of the target
     /// throw InvalidArgument from then on; this call throws it, too, if the target's memory is on this host.
     void signal(int target, int signal, std::uint64_t value = 1) const;
-    /// Blocks until this rank's signal has at least this value. Looks for a moment, then sleeps.
-    /// errors   Timeout (the window can be used on), Aborted (also by a signal of the system), PeerLost when a rank has
-    ///          died or all others have left. Each names the group, the rank, the signal, its value and the wanted one.
+    /// Blocks until this rank's signal has at least this value. Polls briefly, then sleeps.
+    /// errors   Timeout (the window stays usable), Aborted (also after SIGINT, see interrupt.hpp), PeerLost when a rank
+    ///          has died or all others have left. Each names the group, the rank, the signal, its value and the wanted
+    ///          one.
     void wait_signal(int signal, std::uint64_t at_least,
                      std::chrono::milliseconds timeout = std::chrono::milliseconds{0}) const;
     /// The value of this rank's signal, now.
@@ -119,16 +122,17 @@ class TUTTI_API Window {
     /// Returns when all calls of this rank to the target have taken effect there. cost: nothing inside a host; between
     /// hosts a round trip, if there was a call since the last one.
     void flush(int target, std::chrono::milliseconds timeout = std::chrono::milliseconds{0}) const;
-    /// The same for all targets, whose round trips run beside each other.
+    /// The same for all targets, with parallel round trips.
     void flush(std::chrono::milliseconds timeout = std::chrono::milliseconds{0}) const;
-    /// Collective: flush(), and a barrier. Each rank then sees all that the ranks did before.
+    /// Collective: flush(), and a barrier. Afterwards each rank sees the effects of all ranks' earlier calls.
     void fence(std::chrono::milliseconds timeout = std::chrono::milliseconds{0}) const;
 
-    /// Ends the window; all ranks of the group call it. A fence(), after which the window takes no further calls;
-    /// nothing, if this rank has closed it before. Errors as for a barrier; the window is closed in any case.
-    /// A window whose last handle goes without close() waits for nobody. The others hear that this rank has let go of
-    /// it: their calls to this rank, and flush(), fence() and close() of all, then throw InvalidArgument that names the
-    /// window and this rank. Calls from before that are carried out. The group and the other windows go on.
+    /// Ends the window; all ranks of the group call it. Does a fence(), after which the window takes no further calls;
+    /// does nothing if this rank has closed it before. Errors as a barrier; the window is closed in any case.
+    /// If the last handle is destroyed without close(), this rank lets go of the window, without waiting. The others
+    /// are notified: their calls to this rank, and all ranks' flush(), fence() and close(), then throw InvalidArgument
+    /// that names the window and this rank. Earlier calls are still carried out. The group and its other windows stay
+    /// usable.
     void close(std::chrono::milliseconds timeout = std::chrono::milliseconds{0}) const;
 
  private:

@@ -52,7 +52,7 @@ class TUTTI_API Work {
     /// operation is enqueued; the call's stream, which is the current stream inside continuations, waits for the end of
     /// the operation. future.hpp says on which thread continuations run.
     Future<std::vector<TensorView>> get_future() const;
-    /// A future that completes with how the operation ended; never with an exception.
+    /// A future that completes with the WorkResult; never with an exception.
     Future<WorkResult> get_future_result() const;
     /// co_await work gives result() or throws the error; InvalidArgument for an empty Work. It is the same as awaiting
     /// get_future(): the handle may be dropped meanwhile. A coroutine continues at once if the operation is already
@@ -63,7 +63,7 @@ class TUTTI_API Work {
     /// These compilers destroy the options of co_await async::all_reduce(x, {.group = g}) twice. Name the Work first.
     void operator co_await() const&& = delete;
 #endif
-    /// This handle as a std::any. unbox() is the inverse.
+    /// This handle as a std::any. unbox() is the inverse; it throws InvalidArgument for any other object.
     std::any boxed() const {
         return *this;
     }

@@ -47,7 +47,7 @@ struct HostTopology {
 
 struct Context;
 
-/// Of which ranks' values a prefix is made: of those up to the rank itself, or of those before it.
+/// The ranks whose values a prefix combines: up to and including the rank itself, or only those before it.
 enum class Prefix : std::uint8_t { inclusive, exclusive };
 
 /// The staging area; sizes in elements.
@@ -76,7 +76,7 @@ inline std::vector<Chunk> blocks_of(Buffer buffer, const std::vector<std::uint64
     }
     return blocks;
 }
-/// Where each rank's block lies in a buffer that holds all blocks one after the other.
+/// The block of rank `index` in a buffer that holds all blocks one after the other.
 inline Chunk block_of(Buffer buffer, const std::vector<std::uint64_t>& counts, int index) {
     std::uint64_t offset = 0;
     TUTTI_ASSERT(index >= 0 && static_cast<std::size_t>(index) < counts.size());
@@ -85,7 +85,7 @@ inline Chunk block_of(Buffer buffer, const std::vector<std::uint64_t>& counts, i
 }
 
 using Stage = std::function<void(std::uint64_t tile)>;
-/// Writes the stages of tiles 0 … tiles - 1 so that stage s of a tile stands beside stage 0 of the s * lag-th after it.
+/// Writes the stages of tiles 0 … tiles - 1 as a pipeline: stage s of tile t comes beside stage 0 of tile t + s * lag.
 inline void interleave(std::uint64_t tiles, std::span<const Stage> stages, std::uint64_t lag = 1) {
     TUTTI_ASSERT(lag > 0);
     if (stages.empty()) return;
@@ -110,11 +110,11 @@ void reduce_one_shot(Builder& b, const RankList& s, const Staging& staging, int 
                      bool finish);
 std::uint64_t reduce_work(const RankList& s, const Staging& staging);
 void broadcast(Builder& b, const RankList& s, const Staging& staging, int root, Chunk buffer);
-/// `blocks`: the places of all ranks' blocks; `own` may be this rank's block there.
+/// `blocks`: the places of all ranks' blocks; `own`: this rank's values, which may already lie in its block.
 void all_gather(Builder& b, const RankList& s, const Staging& staging, Chunk own, const std::vector<Chunk>& blocks);
 void gather(Builder& b, const RankList& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts);
 void scatter(Builder& b, const RankList& s, const Staging& staging, int root, const std::vector<std::uint64_t>& counts);
-/// `blocks`: my values for each rank; `own`: the place of the sum of all ranks' values for me.
+/// `blocks`: this rank's values for each rank; `own`: the place for the sum of all ranks' values for this rank.
 void reduce_scatter(Builder& b, const RankList& s, const Staging& staging, const std::vector<Chunk>& blocks, Chunk own,
                     bool finish);
 void all_to_all(Builder& b, const RankList& s, const Staging& staging, const Request& request);
@@ -125,15 +125,15 @@ void scan(Builder& b, const RankList& s, const Staging& staging, Chunk input, Ch
           Prefix prefix);  // prefix.cpp
 }  // namespace shared
 
-/// Where the values lie; ranks of one host, which reach each other's buffers. in_place.cpp
+/// In place: for ranks of one host that reach each other's buffers. in_place.cpp
 namespace in_place {
-/// For memory that all map. `in_place`: the output holds the input.
+/// For memory that all ranks map. `in_place`: the output holds the input.
 void all_reduce(Builder& b, const RankList& s, Chunk input, Chunk output, bool in_place);
 void reduce(Builder& b, const RankList& s, int root, Chunk input, Chunk output, bool in_place);
 void reduce_scatter(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts);
 void all_gather(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts);
 void scatter(Builder& b, const RankList& s, int root, const std::vector<std::uint64_t>& counts);
-/// Not `maps`: also for memory that the kernel copies.
+/// `maps` false: also for memory that only the kernel can copy.
 void broadcast(Builder& b, const RankList& s, int root, Chunk buffer, bool maps);
 void gather(Builder& b, const RankList& s, int root, const std::vector<std::uint64_t>& counts, bool maps);
 }  // namespace in_place
@@ -157,13 +157,13 @@ void gather_direct(Builder& b, const RankList& s, int root, const std::vector<st
 void scatter_direct(Builder& b, const RankList& s, int root, const std::vector<std::uint64_t>& counts);
 void reduce_scatter_direct(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts);
 void reduce_scatter_ring(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts);
-/// `under_way_max`: elements that a rank sends before it waits for the first of them, and for those that arrive
-/// meanwhile.
+/// `under_way_max`: the most elements that a rank sends before it waits until the first of them, and of those that
+/// arrive meanwhile, are complete.
 void all_to_all_pairwise(Builder& b, const RankList& s, const Request& request, std::uint64_t under_way_max);
-/// Blocks of `largest_count` elements, all of them.
+/// All blocks have `largest_count` elements.
 void all_to_all_bruck(Builder& b, const RankList& s, const Request& request);
 void barrier_dissemination(Builder& b, const RankList& s);
-/// Of a quantised all_reduce, reduce_scatter or all_gather. two_legs.cpp
+/// A quantised all_reduce, reduce_scatter or all_gather. two_legs.cpp
 void two_legs(Builder& b, const Context& c);
 // prefix.cpp
 void scan_direct(Builder& b, const RankList& s, Chunk input, Chunk output, Prefix prefix);
@@ -186,7 +186,7 @@ namespace hosts {  // hosts.cpp
 /// Rails need hosts of equally many ranks.
 void all_reduce_rails(Builder& b, const HostTopology& s, const Staging& staging, Chunk input, Chunk output,
                       std::uint64_t message, bool finish);
-/// `exchange`: everything at once, one round inside and one exchange between hosts; a slot has to hold it.
+/// `exchange`: sends everything at once, in one round inside hosts and one exchange between hosts; a slot must hold it.
 void all_reduce_leaders(Builder& b, const HostTopology& s, const Staging& staging, Chunk input, Chunk output,
                         std::uint64_t message, bool exchange, bool finish);
 void reduce(Builder& b, const HostTopology& s, const Staging& staging, Chunk input, Chunk output, std::uint64_t message,

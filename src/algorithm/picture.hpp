@@ -12,12 +12,12 @@
 
 namespace tutti::algorithm {
 
-/// What a picture has room for.
+/// The most ranks and steps that a picture draws.
 inline constexpr int drawn_ranks_max = 64;
 inline constexpr std::size_t drawn_steps_max = 4096;  ///< of all ranks
 
-/// `question`: what was asked, for the title. Times are by the costs of the layout's tuning, or else by the defaults.
-/// Throws InvalidArgument for more ranks or steps than that.
+/// `question`: the title. Times are by the costs of the layout's tuning, or else by the defaults. Throws
+/// InvalidArgument for more ranks or steps than drawn_ranks_max and drawn_steps_max.
 std::string picture_of(const Layout& layout, const Request& request, std::string_view question);
 
 }  // namespace tutti::algorithm

@@ -39,8 +39,8 @@ struct Request {
     Rank root = 0;  ///< broadcast, reduce, gather, scatter
     std::uint64_t element_bytes = 1;
     std::optional<DType> dtype{};  ///< if known: a user's schedule may be for one type only
-    std::uint64_t count = 0;       ///< of whole buffers (CollectiveTraits::Extent)
-    /// Of blocks: the elements of each rank's block, equal on all ranks. The blocks are adjacent, in rank order, in the
+    std::uint64_t count = 0;       ///< elements of whole buffers (CollectiveTraits::Extent)
+    /// Elements of each rank's block; the list is equal on all ranks. The blocks are adjacent, in rank order, in the
     /// buffer that holds them all.
     std::vector<std::uint64_t> counts;
     /// all_to_all: the blocks to and from each rank; they may lie anywhere (offsets) in input and output.
@@ -51,21 +51,21 @@ struct Request {
     bool in_place = false;         ///< all_reduce, reduce on the root: `output` holds the input
     bool single_rounding = false;  ///< combine each element in one step (low-precision types need it)
     bool rank_order = false;       ///< combine strictly in the order of ranks 0, 1, … (layout_invariant)
-    /// The group has symmetric memory, so buffers may lie there: the formulas, which are about ordinary memory, do not
-    /// choose.
+    /// The group has symmetric memory, so buffers may lie in it: formulas do not choose then, since they describe
+    /// ordinary memory.
     bool symmetric = false;
-    bool staged = false;     ///< nothing in place: the plan for ranks that do not reach each other's buffers
+    bool staged = false;     ///< for ranks that cannot reach each other's buffers: nothing in place
     bool scheduled = false;  ///< not in slots: some rank's part does not fit, or the plan is for that case
-    /// Use this one; InvalidArgument if it does not exist or does not apply. "^ring": any but this one.
+    /// The algorithm to use; InvalidArgument if it does not exist or does not apply. "^ring": any but ring.
     std::optional<std::string> algorithm;
-    std::optional<ReduceOp::Kind> op{};  ///< where it is known (premul_sum is a sum): users' schedules may be for one
+    std::optional<ReduceOp::Kind> op{};  ///< if known (premul_sum is a sum): a user's schedule may be for one operator
     std::optional<Quantizing> quantizing{};  ///< all_reduce, reduce_scatter, all_gather: messages hold codes
     bool operator==(const Request&) const = default;
 };
 // Buffers: broadcast uses `output` on every rank. reduce, gather: `output` only on the root (reduce leaves the
 // others' input unchanged). scatter: `input` only on the root. barrier: none.
 
-/// Whether a name of Request::algorithm excludes one: "^ring".
+/// Whether a value of Request::algorithm excludes an algorithm: "^ring".
 inline bool is_exclusion(std::string_view name) {
     return name.starts_with('^');
 }

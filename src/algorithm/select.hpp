@@ -29,12 +29,12 @@ std::string describe_table(const std::vector<Rule>& rules = {});
 
 /// The choices of choose() for this layout, by size, in the form of the table.
 std::string describe_choices(const Layout& layout);
-/// One line of it.
+/// One line of such a text.
 std::string table_line(std::string_view collective, std::string_view algorithm, std::string_view bytes,
                        std::string_view ranks, std::string_view why);
 
-/// The names in the table: of one collective, or of all; without those of quantised collectives, which have only one
-/// algorithm each.
+/// The algorithms' names in the table: for one collective, or for all; without those of quantised collectives, which
+/// have only one algorithm each.
 std::vector<std::string> algorithm_names(std::optional<Collective> collective = std::nullopt);
 
 }  // namespace tutti::algorithm

@@ -1,5 +1,5 @@
-// The calls that run in slots (engine/slots): rows of the table like others. A group has to know their sizes before any
-// call, since such a call is never planned.
+// The calls that run in slots (engine/slots). The table has rows for them, but a group must know their sizes before any
+// call, since a call in slots is never planned.
 #pragma once
 
 #include "algorithm/request.hpp"
@@ -12,10 +12,10 @@
 
 namespace tutti::algorithm {
 
-/// The name of these rows.
+/// The algorithm's name in these rows.
 inline constexpr std::string_view in_slots = "slots";
 
-/// Bytes of the buffer, or of each block.
+/// A range of sizes: bytes of the buffer, or of each block.
 struct SlotSizes {
     std::uint64_t from = 0, to = 0;
     friend bool operator==(const SlotSizes&, const SlotSizes&) = default;

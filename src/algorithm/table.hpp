@@ -15,7 +15,7 @@
 
 namespace tutti::algorithm {
 
-/// A request, with the ranks and the staging area in the generators' terms.
+/// A request, and the ranks and the staging area as generators expect them.
 struct Context {
     const Layout& layout;
     const Request& request;
@@ -34,8 +34,8 @@ struct Context {
     std::uint64_t segment() const {
         return std::max<std::uint64_t>(1, layout.segment_bytes / std::max<std::uint64_t>(1, request.element_bytes));
     }
-    /// A slice of the ring: two of the kernel's packets of 64 KB, with room for their headers. The bytes under way then
-    /// stay in the cache, and no message ends in a packet of a few bytes.
+    /// Elements of a slice of the ring: two of the kernel's packets of 64 KB, with room for their headers. The bytes in
+    /// flight then stay in the cache, and no message ends in a packet of a few bytes.
     std::uint64_t tile() const {
         return std::min<std::uint64_t>(
             segment(),
@@ -62,18 +62,18 @@ struct Context {
     bool rails() const { return hierarchical() && topology().even; }
 };
 
-/// The count that decides: of the buffer, or of the largest block.
+/// The count that the limits apply to: of the buffer, or of the largest block.
 std::uint64_t decisive_count(const Request& request);
 
 struct Algorithm {
     std::string_view name;
     Collective collective;
-    bool single_rounding;  ///< each element comes out of one combining step
-    bool rank_order;       ///< combined in the order of ranks
+    bool single_rounding;  ///< combines each element in one step
+    bool rank_order;       ///< combines in rank order
     bool (*serves)(const Context&);
     void (*generate)(Builder&, const Context&);
-    std::uint64_t preferred_bytes;  ///< chosen up to this size (of count, or of the largest block), 0: never by size
-    int preferred_ranks;            ///< and up to this many ranks
+    std::uint64_t preferred_bytes;  ///< chosen up to this size (of the buffer or largest block); 0: never
+    int preferred_ranks;            ///< chosen up to this many ranks
     std::string_view reason;
     bool quantises = false;  ///< serves quantised collectives, and only those
 };

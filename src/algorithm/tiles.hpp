@@ -13,7 +13,7 @@ inline std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) {
     return (a + b - 1) / b;
 }
 
-/// Positions before `owner` in the slot of `writer`, which leaves out its own piece.
+/// Elements before `owner`'s piece in the slot of `writer`, which omits its own piece.
 inline std::uint64_t before(const std::vector<std::uint64_t>& pieces, int writer, int owner) {
     TUTTI_ASSERT(owner >= 0 && static_cast<std::size_t>(owner) <= pieces.size());
     std::uint64_t sum = 0;
@@ -63,8 +63,9 @@ inline void publish_pieces(Builder& b, const RankList& s, std::uint32_t round, c
     b.publish(round, out);
 }
 
-/// The rounds of tiles in which ranks ask and answer. Four rounds belong to two tiles: ask, ask, answer, answer. So an
-/// answer comes two rounds after its question, and between two ranks lies in the same memory (Arena::slot).
+/// The rounds of tiles that take two publications: a question and an answer. Two tiles use four rounds: ask, ask,
+/// answer, answer. So an answer comes two rounds after its question, and between two ranks lies in the same memory
+/// (Arena::slot).
 struct Rounds {
     std::uint32_t first;
     explicit Rounds(Builder& b) {
@@ -75,7 +76,7 @@ struct Rounds {
         return first + static_cast<std::uint32_t>(4 * (tile / 2) + tile % 2);
     }
     std::uint32_t answer(std::uint64_t tile) const { return ask(tile) + 2; }
-    /// Answers are read in the order of tiles, and after the questions of the next tile.
+    /// Ranks read answers in the order of tiles, and after the questions of the next tile.
     void release(Builder& b, std::uint64_t tile) const { b.release(answer(tile) + 1); }
     static void use(Builder& b, std::uint64_t tiles) {
         b.use_rounds(static_cast<std::uint32_t>(4 * ceil_div(tiles, 2)));

@@ -1,9 +1,9 @@
 // UserSchedule: an algorithm that a user wrote as a text of schedules (TUTTI_SCHEDULE), in addition to those of the
 // table.
 //
-// It is proved before it runs, and it serves calls of its collective among equally many ranks whose counts are a
-// multiple of those in the text. Its steps are local and messages, or local and in place (get, put, signal, wait), for
-// ranks of one host. They cannot use the staging area, whose slots have a size that a text does not know. A value;
+// It is proved before it runs. It serves calls of its collective among as many ranks as the text has, if their counts
+// are a multiple of the text's. Its steps are local and messages, or local and in place (get, put, signal, wait), for
+// ranks of one host. They cannot use the staging area, since a text does not know the size of its slots. A value;
 // threads: any.
 #pragma once
 
@@ -43,26 +43,26 @@ class UserSchedule {
     Collective collective() const { return separate_.contract.collective; }
     const schedule::Contract& contract() const { return separate_.contract; }
     int ranks() const { return static_cast<int>(separate_.ranks.size()); }
-    /// Whether it is for such groups at all; their counts decide each time.
+    /// Whether it is for this collective among this many ranks; serves() also checks the counts.
     bool is_for(Collective collective, int ranks) const {
         return collective == this->collective() && ranks == this->ranks();
     }
 
     bool serves(const Layout& layout, const Request& request) const { return times(layout, request).has_value(); }
-    /// The schedule of request.rank, of a request that it serves; without what ranks run otherwise, in place.
+    /// The schedule of request.rank, for a request that serves() accepts; in place it has no Schedule::otherwise.
     schedule::Schedule plan(const Layout& layout, const Request& request) const;
 
     friend bool operator==(const UserSchedule& a, const UserSchedule& b) { return a.text_ == b.text_; }
 
  private:
     UserSchedule(std::string text, Proved proved, schedule::Budget budget);
-    /// As many times the text's counts.
+    /// The factor from the text's counts to the request's; nullopt: it does not serve the request.
     std::optional<std::uint64_t> times(const Layout& layout, const Request& request) const;
 
     std::string text_;
     Proved proved_;
     schedule::Recipe separate_;
-    std::vector<schedule::Schedule> in_place_;  // of each rank, whose output holds its input
+    std::vector<schedule::Schedule> in_place_;  // of each rank, for outputs that hold the input
 };
 
 }  // namespace tutti::algorithm

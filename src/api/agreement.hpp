@@ -17,7 +17,7 @@ namespace tutti::api {
 /// A digest of the numbers and their count, chained to `seed`.
 std::uint64_t digest(std::span<const int> values, std::uint64_t seed);
 
-/// Gathers the words of all ranks of the group, in rank order; collective. Ranks that differ in `count` are a mismatch.
+/// Gathers the words of all ranks of the group, in rank order; collective. The world fails if ranks differ in `count`.
 std::vector<std::uint64_t> gather_words(const std::shared_ptr<detail::Group>& group, std::span<std::uint64_t> words,
                                         const char* operation, group::Making making, std::uint64_t count);
 
@@ -25,10 +25,10 @@ std::vector<std::uint64_t> gather_words(const std::shared_ptr<detail::Group>& gr
 struct Claim {
     const char* operation;
     group::Making making;
-    std::uint64_t digest;                   ///< equal on ranks that make the same
+    std::uint64_t digest;                   ///< equal on ranks that make the same group or mesh
     std::function<std::string()> in_words;  ///< "group 1 of ranks [0, 1]"; called if ranks differ
     const char* expected;                   ///< "the same groups in the same order"
-    std::uint64_t count = 0;                ///< if ranks differ in it, the world fails; the check needs no message
+    std::uint64_t count = 0;                ///< if ranks differ in it, the world fails; compared without a message
 };
 /// Compares the claims of all ranks of the group, in one short exchange. Throws CollectiveMismatch on all of them if
 /// they differ. Returns rank 0's `payload`.

@@ -1,5 +1,5 @@
 // The blocks that ranks exchange: checks the sizes and offsets that a caller gives, and converts them to those of a
-// call. Pure functions that consider this rank alone: the group detects a disagreement between a pair of ranks.
+// call. Pure functions that see only this rank's arguments: the group detects a disagreement between a pair of ranks.
 #pragma once
 
 #include "core/assert.hpp"
@@ -21,8 +21,8 @@ inline std::uint64_t count_of(const ConstTensorView& view) {
 /// Memory for one number for each rank, without an allocation for up to 64 ranks.
 class RankNumbers {
  public:
-    RankNumbers() noexcept {}  // does not touch the numbers, as a default one might
-    /// Returns room for so many numbers, which are not initialised.
+    RankNumbers() noexcept {}  // leaves few_ uninitialised; a defaulted one might not
+    /// Returns memory for `ranks` numbers, which are not initialised.
     std::span<std::uint64_t> take(std::size_t ranks) {
         TUTTI_ASSERT(ranks > 0);
         if (ranks <= few_.size()) return std::span(few_).first(ranks);
@@ -38,24 +38,25 @@ class RankNumbers {
 /// The blocks of one side (input or output), one for each rank, in elements.
 struct Blocks {
     std::span<const std::uint64_t> counts;
-    std::span<const std::uint64_t> offsets;  ///< empty: one after the other; that of an empty block means nothing
+    std::span<const std::uint64_t> offsets;  ///< empty: blocks are adjacent; offsets of empty blocks are ignored
 };
 /// An offset for each block; 0 for empty ones.
 std::vector<std::uint64_t> offsets_of(const Blocks& blocks);
 
-/// Size of dimension 0; 1 where there is none.
+/// The size of dimension 0; 1 for a view without dimensions.
 std::int64_t rows_of(const ConstTensorView& view);
 
-/// Elements of each of so many equal blocks of whole rows, which cover the tensor. `argument`: "output", which may have
-/// "split sizes" instead. Throws InvalidArgument where the rows cannot be shared out.
+/// The elements of each of `ranks` equal blocks of whole rows that cover the tensor. `argument`: "output", whose option
+/// "split sizes" the error mentions. Throws InvalidArgument if the number of rows is not a multiple of `ranks`.
 std::uint64_t even_count(const char* operation, const char* argument, const ConstTensorView& view, int ranks);
-/// Sizes in elements, of blocks of whole rows that cover the tensor, one after the other; no sizes: equal blocks.
-/// `argument`: "output", which has "output_split_sizes". Throws InvalidArgument where they do not cover it.
+/// Converts `sizes`, in rows, to sizes in elements, kept in `room`; the blocks must cover the tensor, one after the
+/// other. No sizes: equal blocks. `argument`: "output", whose sizes are "output_split_sizes". Throws InvalidArgument if
+/// the blocks do not cover the tensor.
 std::span<const std::uint64_t> split_counts(const char* operation, const char* argument,
                                             const std::vector<std::int64_t>& sizes, const ConstTensorView& view,
                                             int ranks, RankNumbers& room);
 
-/// Throws InvalidArgument where this rank sends itself another number of elements than it expects.
+/// Throws InvalidArgument if this rank sends itself another number of elements than it expects from itself.
 void check_own_block(const char* operation, std::uint64_t sent, std::uint64_t expected);
 
 /// An operation's names for the blocks of one side, for messages.
@@ -69,7 +70,7 @@ struct DisplacedNames {
     BlockNames send{"send_counts", "send_offsets", "input"};
     BlockNames receive{"receive_counts", "receive_offsets", "output"};
 };
-/// Both sides' blocks. They refer to the options, or to memory for numbers that the options leave out.
+/// The blocks of both sides. The spans refer to the options, or to DisplacedRooms for numbers that the options omit.
 struct DisplacedBlocks {
     Blocks send, receive;
 };
@@ -80,8 +81,9 @@ struct DisplacedRooms {
 struct DisplacedLengths {
     std::uint64_t input = 0, output = 0;
 };
-/// As all_to_all_v: blocks anywhere in the tensors. Throws InvalidArgument where a block leaves its tensor, two blocks
-/// of the output overlap, or this rank's own blocks differ.
+/// Checks and converts the blocks of an all_to_all_v, which may lie anywhere in the tensors. Throws InvalidArgument if
+/// a block exceeds its tensor, two blocks of the output overlap, or the blocks that this rank sends itself and expects
+/// from itself differ in size.
 DisplacedBlocks displaced_blocks(int rank, int ranks, const DisplacedLengths& lengths, const AllToAllVOptions& options,
                                  const DisplacedRooms& rooms, const DisplacedNames& names = {});
 

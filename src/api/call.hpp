@@ -1,9 +1,9 @@
-// Call: the arguments of a collective call, checked. The one function that checks the arguments of a collective fills
-// it in, and it lives on the caller's stack. A short call runs as it is (group/short_calls). An Operation is made of it
-// if the call has to live longer: it is long, asynchronous, planned or collected, another backend runs it, its buffers
-// are not contiguous, or it takes longer than a moment.
+// Call: the checked arguments of a collective call, on the caller's stack. Each collective has one function that checks
+// its arguments and fills in a Call. A short call runs directly from it (group/short_calls). If the call has to live
+// longer, an Operation is made from it: for a call that is long, asynchronous, planned or collected, that another
+// backend runs, whose buffers are not contiguous, or that takes longer than a moment.
 //
-// Threads: its caller's.
+// Threads: only the caller's.
 #pragma once
 
 #include "api/blocks.hpp"
@@ -23,13 +23,13 @@ namespace tutti::api {
 using detail::Group;
 using detail::Operation;
 
-/// Refers to its caller's arguments.
+/// Refers to the caller's arguments.
 struct Call : engine::CollectiveCall {
     Call() = default;
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
-    const char* name = "";  ///< a literal
+    const char* name = "";  ///< a string literal
     Group* group = nullptr;
     milliseconds timeout{0};  ///< zero: the group's
     Stream stream{};
@@ -40,21 +40,21 @@ struct Call : engine::CollectiveCall {
     const TensorView* target = nullptr;
     const TensorList* targets = nullptr;
     const ReduceOp* scaling = nullptr;  ///< premul_sum, with its factor
-    std::optional<Device> device{};     ///< barrier: where it runs, if its caller says so
-    /// All buffers are host memory in one piece, input and output apart: the call needs no copies.
+    std::optional<Device> device{};     ///< barrier: the device that runs it, if given
+    /// All buffers are contiguous host memory, and input and output are in place or disjoint: the call needs no copies.
     bool direct = false;
-    RankNumbers send_room, receive_room;  // of `counts` and of the blocks of an all_to_all
+    RankNumbers send_room, receive_room;  // memory for `counts` and for the blocks of an all_to_all
 };
 
-/// The type of a function that checks a collective's arguments and fills in a call, from the type of its plan.
+/// The type of describe::NAME, from the type of plan::NAME.
 template <class Planned>
 struct Describes;
 template <class... Parameters>
 struct Describes<Plan(Parameters...)> {
     using Type = void(Call&, const std::remove_cvref_t<Parameters>&...);
 };
-/// describe::all_reduce(call, tensor, options), and so on for each function of the table: it checks the arguments and
-/// fills in `call`, which is new. Throws InvalidArgument.
+/// Each function of the table, such as describe::all_reduce(call, tensor, options), checks the arguments of its
+/// collective and fills in `call`, which must be new. Throws InvalidArgument.
 namespace describe {
 #define TUTTI_COLLECTIVE_FUNCTION(name, ...) Describes<decltype(plan::name)>::Type name;
 #include <tutti/collectives.def>
@@ -63,10 +63,10 @@ namespace describe {
 /// An operation that has not begun: it has not read its inputs.
 using PreparedOperation = std::shared_ptr<Operation>;
 
-/// Of a call that goes on as an operation (operation_builder.cpp).
+/// Makes an operation from a call (operation_builder.cpp).
 PreparedOperation prepare(const Call& call);
 
-/// The same from a collective's arguments: prepare(describe::all_reduce, tensor, {.op = ReduceOp::min}).
+/// Makes an operation from a collective's arguments: prepare(describe::all_reduce, tensor, {.op = ReduceOp::min}).
 template <class... Parameters>
 PreparedOperation prepare(void (*describe)(Call&, Parameters...), std::type_identity_t<Parameters>... arguments) {
     Call call;
@@ -74,19 +74,19 @@ PreparedOperation prepare(void (*describe)(Call&, Parameters...), std::type_iden
     return prepare(call);
 }
 
-/// Messages (point_to_point.cpp).
+/// Operations that send or receive a message (point_to_point.cpp).
 PreparedOperation prepare_send(const ConstTensorView& tensor, int dst, const SendOptions& options);
 PreparedOperation prepare_recv(const TensorView& tensor, const RecvOptions& options);
 
-/// A plan of a call that is prepared already, with its time limit.
+/// A plan of a prepared operation, with the operation's time limit.
 Plan plan_of(PreparedOperation call);
 
-/// From the first byte of a tensor to the one after its last. Bytes in between may belong to others.
+/// The addresses of a tensor's first byte and of the byte after its last. Bytes in between may belong to other tensors.
 using Range = std::pair<const std::byte*, const std::byte*>;
 Range range_of(const ConstTensorView& view);
 
-/// Where the elements of all tensors begin, if each tensor begins where the one before it ends: empty ones lie
-/// anywhere. Null: there are no elements. None: they are not in one piece.
+/// Where the elements of all tensors begin, if each tensor begins where the one before it ends; empty tensors may lie
+/// anywhere. Null: there are no elements. nullopt: the tensors are not in one piece.
 template <class List>
 std::optional<std::byte*> in_one_piece(const List& list) {
     const std::byte *begin = nullptr, *end = nullptr;

@@ -15,7 +15,7 @@ inline bool in_detail() noexcept {
 /// Waits for all ranks of the group, and compares their next calls. Throws CollectiveMismatch on all of them if they
 /// differ, and the errors of monitored_barrier.
 void verify(const Call& call);
-/// The same for a function that makes operations of its arguments; all of them are compared at once.
+/// As above, for a function that makes several operations from its arguments; compares all of them at once.
 void verify(const char* name, std::span<const PreparedOperation> operations);
 
 }  // namespace tutti::api

@@ -1,4 +1,4 @@
-// HostBytes: marks tutti's own collectives among the ranks of a group, as for objects and agreements.
+// HostBytes: marks collectives that tutti runs for itself, such as those for objects and agreements.
 #pragma once
 
 #include <utility>

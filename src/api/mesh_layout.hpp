@@ -10,7 +10,7 @@ namespace tutti::detail {
 
 class MeshLayout {
  public:
-    using Dims = std::vector<std::size_t>;  ///< in this order; ranks are enumerated with the last dimension fastest
+    using Dims = std::vector<std::size_t>;  ///< when ranks are enumerated, the last of these dimensions varies fastest
 
     /// `mesh` has each rank at most once.
     MeshLayout(RankArray mesh, int rank);
@@ -20,16 +20,16 @@ class MeshLayout {
     bool inside() const noexcept { return inside_; }
     /// The number of ranks along the dimensions.
     int size_along(const Dims& dims) const;
-    /// The rank's index among them; 0 if it is not in the mesh.
+    /// This rank's index among the ranks along the dimensions; 0 if it is not in the mesh.
     int index_along(const Dims& dims) const;
-    /// These ranks, at the rank's coordinates in all other dimensions (0 if it is not in the mesh).
+    /// The ranks along the dimensions, at this rank's coordinates in all other dimensions (0 if it is not in the mesh).
     std::vector<int> ranks_along(const Dims& dims) const { return ranks_along(dims, place_); }
 
     struct Lines {
         std::vector<std::vector<int>> ranks;
-        std::size_t own = 0;  ///< the index of the rank's line
+        std::size_t own = 0;  ///< the index of this rank's line
     };
-    /// The lines at all coordinates of the other dimensions, in row-major order.
+    /// The lines of ranks along the dimensions, one for each position in the other dimensions, in row-major order.
     Lines lines_along(const Dims& dims) const;
 
  private:
@@ -38,7 +38,7 @@ class MeshLayout {
     RankArray mesh_;
     std::vector<std::size_t> strides_;  // in elements, by dimension
     bool inside_ = false;
-    std::vector<int> place_;  // coordinates of the rank; 0 when it is not inside
+    std::vector<int> place_;  // coordinates of this rank; 0 if it is not in the mesh
 };
 
 }  // namespace tutti::detail

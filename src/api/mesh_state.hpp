@@ -35,17 +35,18 @@ class MeshState {
     const World& world() const noexcept { return *world_; }
     const std::string& device_type() const noexcept { return device_type_; }
 
-    /// The dimensions come first.
+    /// The first axes are the mesh's own dimensions.
     const MeshAxis& axis(std::size_t index) const;
     std::optional<std::size_t> find(std::string_view name) const;
-    /// The axis of these dimensions under that name. Throws InvalidArgument when it is the name of another.
+    /// The index of the axis `name` of these dimensions, which is added if it is new. Throws InvalidArgument if another
+    /// axis has that name.
     std::size_t flatten(const std::string& name, const MeshLayout::Dims& dims);
 
     /// This rank's group along an axis; made by all ranks of the mesh at its first use.
     ProcessGroup group(std::size_t axis);
-    /// It exists already.
+    /// Sets an axis's group that exists already.
     void set_group(std::size_t axis, const ProcessGroup& group);
-    /// The group of all ranks of the mesh exists already, in some order.
+    /// Sets the group of all ranks of the mesh, in any order, that exists already.
     void set_members(const ProcessGroup& members) { members_ = members; }
 
  private:

@@ -1,4 +1,5 @@
-// Makes the operations of quantised collectives: checks, slices, the terms on which ranks must agree. As api/call.
+// Makes the operations of quantised collectives: checks, slices, and the parameters on which ranks must agree.
+// Threads: as api/call.hpp.
 #pragma once
 
 #include "api/arguments.hpp"

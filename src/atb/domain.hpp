@@ -1,5 +1,5 @@
-// Domain: the group of an operation, which operations of one rank share as long as it works. A domain in which a call
-// has failed is over; the next call asks for another, on all ranks alike, since all of them have heard of it.
+// Domain: the group of an operation; operations of one rank share it while it works. A domain is over after a failed
+// call; the next call makes another, on all ranks alike, since the failure has reached all of them.
 //
 // Threads: any.
 #pragma once
@@ -13,9 +13,9 @@ namespace tutti::atb {
 
 class Domain {
  public:
-    /// The domain of a communicator; else the one that another operation of this rank has; else a new one, which takes
-    /// a call of all its ranks. Throws Error where operations of one rank and commDomain say different things, and
-    /// meet()'s errors.
+    /// The domain of param.hcclComm; else the domain of another operation of this rank with the same commDomain; else a
+    /// new one: then all of its ranks must call this. Throws Error if operations of one rank and commDomain have
+    /// different parameters, and meet()'s errors.
     static std::shared_ptr<Domain> of(const AllToAllVV2Param& param);
 
     Domain(ProcessGroup group, bool is_own) : group_(std::move(group)), is_own_(is_own) {}
@@ -23,7 +23,7 @@ class Domain {
     /// Empty when it is over.
     ProcessGroup group() const;
     bool is_over() const { return !group(); }
-    /// A call has failed, so it is of no use to anybody any more.
+    /// Ends the domain, after a failed call.
     void end() noexcept;
 
  private:

@@ -2,7 +2,8 @@
 // tells the port to each process of its user that knocks. A door is an abstract Unix socket: it is in no file system,
 // and vanishes when its process ends in any way.
 //
-// Threads: a door has one of its own, which answers; open and close it in one thread. knock() may be called by any.
+// Threads: a door has a thread of its own, which answers; open and close it from one thread. knock() may be called from
+// any thread.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -20,14 +21,14 @@ namespace tutti::atb {
 
 /// The meeting behind a door.
 struct Behind {
-    std::uint64_t meeting = 0;  ///< another number for each time that a door is opened
-    std::uint16_t port = 0;     ///< of a store on 127.0.0.1
+    std::uint64_t meeting = 0;  ///< unique for each opening of a door
+    std::uint16_t port = 0;     ///< port of a store on 127.0.0.1
 };
 
 class Door {
  public:
-    /// Opens the door under all of these names. Throws Error (ERROR_INVALID_PARAM) that names the process which has
-    /// opened it already; DistNetworkError where there can be no such sockets.
+    /// Opens the door under all of these names. Throws Error (ERROR_INVALID_PARAM) that names the process that has
+    /// already opened it; DistNetworkError if the system has no such sockets.
     Door(const std::vector<std::string>& names, std::uint16_t port);
     ~Door();
     Door(const Door&) = delete;
@@ -42,8 +43,8 @@ class Door {
     std::optional<thread::Joined> thread_;
 };
 
-/// Knocks at the doors of these names until one is opened, by a process of this user, to a meeting that `is_new`; asks
-/// for the meeting behind it. `awaited` completes "still waiting for". Throws Timeout.
+/// Knocks at the doors of these names until a process of this user has opened one to a meeting for which `is_new` is
+/// true; returns that meeting. `awaited` completes "still waiting for". Throws Timeout.
 Behind knock(const std::vector<std::string>& names, const std::function<bool(std::uint64_t meeting)>& is_new,
              const std::function<std::string()>& awaited, const Deadline& deadline);
 

@@ -1,5 +1,5 @@
-// Json: a JSON text that people write, and errors that lead to the place: each value knows its file and its pointer
-// (RFC 6901). Numbers may be written as numbers or as strings of digits, as rank tables have them.
+// Json: a JSON text written by people, with errors that say where: each value knows its source and its JSON pointer
+// (RFC 6901). Numbers may be numbers or strings of digits, as in rank tables.
 //
 // Threads: values.
 #pragma once
@@ -24,30 +24,30 @@ class Json {
     /// that says where the text stops being JSON.
     Json(std::string source, std::string_view text);
 
-    /// "/server_list/0/device/1"; of the text itself "/".
+    /// The JSON pointer: "/server_list/0/device/1"; "/" for the whole text.
     std::string pointer() const { return pointer_.empty() ? "/" : pointer_; }
     /// "rank table /etc/table.json, /server_list/0: ".
     std::string where() const;
 
     bool is_null() const;
     bool is_object() const;
-    /// A member of an object; nothing: it has none, or null.
+    /// A member of an object; nullopt: it is missing, or null.
     std::optional<Json> find(const char* key) const;
-    /// The first of these that is there.
+    /// The first of these members that exists.
     std::optional<Json> find(std::initializer_list<const char*> keys) const;
-    /// The same; Error that names it where there is none.
+    /// As find(); throws Error that names the member if there is none.
     Json at(const char* key) const;
     Json at(std::initializer_list<const char*> keys) const;
     std::vector<std::string> keys() const;
     /// The values of an array; Error for anything else.
     std::vector<Json> list() const;
-    /// The same, where an empty one makes no sense.
+    /// As list(), but an empty array is an Error too.
     std::vector<Json> filled_list() const;
     /// A string, or a number as it is written: 1.0.
     std::string text() const;
     /// An integer, or a string of one, from `least` to `most`; Error that names the range.
     std::int64_t integer(std::int64_t least, std::int64_t most) const;
-    /// As the text has it, on one line, shortened.
+    /// The value as in the text, on one line, shortened.
     std::string shown() const;
 
     /// Throws Error (ERROR_INVALID_PARAM): where(), and the sentence.
@@ -62,7 +62,7 @@ class Json {
     std::string pointer_;
 };
 
-/// Whether the text only lacks its end, as a file does that is being written.
+/// Whether the text is JSON without its end, like a file that is still being written.
 bool ends_early(std::string_view text);
 
 }  // namespace tutti::atb

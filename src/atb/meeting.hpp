@@ -1,4 +1,4 @@
-// Meeting: how the ranks of a domain come together, by its parameters.
+// Meeting: how the ranks of a domain find each other, according to its parameters.
 //
 // Threads: any.
 #pragma once
@@ -11,25 +11,25 @@
 
 namespace tutti::atb {
 
-/// Joins all ranks of a domain. `param` has been checked, and has no hcclComm. Throws Error, and the errors of
-/// ProcessGroup's constructor; it tells the ranks that wait for this one.
+/// Joins all ranks of a domain; blocks until all have called it. `param` has been checked, and has no hcclComm. On
+/// failure it notifies the ranks that wait for this one, and throws Error, or the errors of ProcessGroup's constructor.
 ProcessGroup meet(const AllToAllVV2Param& param);
 
-/// For parameters of which no domain can be made: tells the ranks that wait for this one, if it can find them. Best
-/// effort, within a second.
+/// For parameters that allow no domain: notifies the ranks that wait for this one, if it can find them. Best effort,
+/// within a second.
 void tell_others(const AllToAllVV2Param& param, const std::exception& error) noexcept;
 
-/// The domain's name as a group and in messages.
+/// The domain's name, for its group and for messages.
 std::string name_of_domain(const AllToAllVV2Param& param);
 
-/// The time that a domain's ranks have to come together, and that each operation has.
+/// The timeout for the ranks of a domain to meet, and for each operation.
 std::chrono::milliseconds time_limit();
 
-/// COMM_MULTI_THREAD: the meeting of this process's threads.
+/// COMM_MULTI_THREAD: meet() and tell_others() among this process's threads.
 ProcessGroup meet_among_threads(const AllToAllVV2Param& param);
 void tell_threads(const AllToAllVV2Param& param, const std::exception& error);
 
-/// A group of its ranks, which meet in `place`. `serves`: for other processes.
+/// Makes the group of a domain's ranks, which meet in `place`. `serves`: this process's store serves other processes.
 ProcessGroup join(const AllToAllVV2Param& param, const Store& place, bool serves = false,
                   const std::string& listen_host = {});
 /// Tells the ranks that meet in `place` that this one cannot join.

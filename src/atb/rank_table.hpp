@@ -1,5 +1,5 @@
-// RankTable: which ranks a domain has, and on which hosts, from the file that ATB's users write or a scheduler writes
-// for them. docs/atb.md has the forms and rules.
+// RankTable: a domain's ranks and their hosts, from the file that ATB's users, or a scheduler for them, write.
+// docs/atb.md has the forms and rules.
 //
 // Threads: values and free functions.
 #pragma once
@@ -17,16 +17,16 @@ namespace tutti::atb {
 struct RankTable {
     struct Rank {
         std::size_t server = 0;
-        int device = -1;              ///< device_id; nothing depends on it
-        std::string host{};           ///< its own host_ip; empty: the server's
+        int device = -1;              ///< device_id; unused
+        std::string host{};           ///< the rank's host_ip; empty: the server's
         std::uint16_t host_port = 0;  ///< 0: none
         std::string place{};          ///< in the file: "/server_list/0/device/1"
     };
     struct Server {
         std::string id;
         std::string host;       ///< host_ip, else server_ip, else server_id
-        std::string place;      ///< of the field in the file that gave `host`
-        bool is_given = false;  ///< by host_ip or server_ip
+        std::string place;      ///< place in the file of the field that gave `host`
+        bool is_given = false;  ///< `host` comes from host_ip or server_ip
         std::string super_pod{};
     };
 
@@ -38,7 +38,7 @@ struct RankTable {
     int size() const noexcept { return static_cast<int>(ranks.size()); }
     const Server& server_of(int rank) const { return servers[ranks[static_cast<std::size_t>(rank)].server]; }
     const std::string& host_of(int rank) const;
-    /// The same for equal tables, wherever their files are.
+    /// Equal for equal tables, wherever their files are.
     std::uint64_t fingerprint() const;
 };
 
@@ -46,16 +46,17 @@ struct RankTable {
 struct MeetingPlace {
     std::string host;
     std::uint16_t port = 0;
-    bool on_one_host = false;  ///< then by loopback
+    bool on_one_host = false;  ///< all ranks are on one host: they use loopback
 };
-/// Port: rank 0's host_port for a domain without a name, else one that is made from the table and the name.
+/// The port is rank 0's host_port, if there is one and the domain has no name; otherwise derived from the table and the
+/// name.
 MeetingPlace place_of(const RankTable& table, const std::string& domain);
 
-/// `name`: the name of the file in messages. `domain` chooses among several groups. Nothing: its status says that it is
-/// not complete yet. Throws Error (ERROR_INVALID_PARAM) with file, JSON pointer and rule.
+/// `name`: the name of the file in messages. `domain` chooses among several groups. Returns nullopt if the table's
+/// status says that it is not complete yet. Throws Error (ERROR_INVALID_PARAM) with file, JSON pointer and rule.
 std::optional<RankTable> parse_rank_table(std::string_view text, const std::string& name, const std::string& domain);
 
-/// Reads the file, again and again while it is not complete. Throws the same, and Timeout at the deadline.
+/// Reads the file, repeatedly until it is complete. Throws the same, and Timeout at the deadline.
 RankTable read_rank_table(const std::string& path, const std::string& domain, const Deadline& deadline);
 
 }  // namespace tutti::atb

@@ -1,4 +1,4 @@
-// Registry: the backends that are registered, and those that shared libraries register on demand.
+// Registry: the registered backends, and those that shared libraries register on demand.
 //
 // Threads: any.
 #pragma once
@@ -17,14 +17,14 @@ namespace tutti::backend {
 
 inline constexpr const char* native = "native";
 
-/// From "", "name" or "device:name,device:name". "": native for host memory, and for the machine's devices their usual
-/// backends where these are here; for the kind of `device` one that serves it. Loads libraries.
-/// Throws InvalidArgument for a bad text, DistBackendError for a backend that is not there.
+/// Parses "", "name" or "device:name,device:name". "": native for host memory, the usual backend for each of the
+/// machine's devices if it is available, and a backend that serves `device`. Loads libraries.
+/// Throws InvalidArgument for a malformed text, DistBackendError for a backend that is not available.
 Devices parse(const std::string& text, const std::optional<Device>& device, const char* operation);
-/// Whether the name is a transport's: the group itself works, over streams that make_streams() makes.
+/// Whether `name` is a transport, so that the group itself runs operations over the streams of make_streams().
 bool is_transport(const std::string& name);
 std::unique_ptr<transport::Streams> make_streams(const std::string& name, const DistributedBackendOptions& options);
-/// Makes a backend that is there; neither native nor a transport.
+/// Makes an available backend that is neither native nor a transport.
 std::shared_ptr<CustomBackend> make(const std::string& name, const DistributedBackendOptions& options,
                                     const std::any& pg_options);
 

@@ -1,7 +1,7 @@
 // Conversions of C arguments to C++ ones. All throw InvalidArgument that names the function, the argument, its value
 // and the expected values.
 //
-// Threads: functions of their arguments.
+// Threads: any; pure functions.
 #pragma once
 
 #include <tutti/tutti.h>
@@ -19,7 +19,7 @@ namespace tutti::capi {
 [[noreturn]] void refuse_null(const char* function, const char* argument);
 [[noreturn]] void refuse_handle(const char* function, const char* argument, const char* kind, const void* handle);
 
-/// Returns the target of an out argument, which is checked before anything happens.
+/// Returns the target of an output argument. Functions call it first, so that NULL is refused before anything happens.
 template <class T>
 T& out(const char* function, const char* argument, T* pointer) {
     if (pointer == nullptr) refuse_null(function, argument);
@@ -37,7 +37,8 @@ std::chrono::milliseconds time_of(const char* function, const char* argument, st
 /// A number from `min` to `max`.
 int number_of(const char* function, const char* argument, std::int64_t value, std::int64_t min, std::int64_t max);
 
-/// Copies the members that the caller's structure has over `options`, which holds the defaults. NULL: copies nothing.
+/// Overwrites members of `options`, which holds the defaults, with those that the caller's structure `given` has. NULL:
+/// changes nothing.
 void read_options(const char* function, const char* type, const void* given, void* options, std::size_t bytes);
 template <class Options>
 Options options_of(const char* function, const char* type, const Options* given, Options defaults) {

@@ -1,9 +1,9 @@
 // Handles: the values that C programs hold instead of C++ objects.
 //
-// A handle is a number that is issued once, in the form of a pointer. It is looked up, never dereferenced, so that a
-// handle that has been released, never existed or is of another kind is always detected. The objects are handles
-// themselves (copies refer to the same group): a call works on its own copy, while another thread may release the C
-// handle. Threads: any; one lock for each kind of handle, held only during the lookup.
+// A handle is a unique number in the form of a pointer. It is looked up, never dereferenced, so that a handle that has
+// been released, never existed or is of another kind is always detected. The C++ objects are references (copies refer
+// to the same group): a call works on its own copy, while another thread may release the C handle.
+// Threads: any; one lock for each kind of handle, held only during the lookup.
 #pragma once
 
 #include "capi/arguments.hpp"
@@ -22,8 +22,8 @@
 
 namespace tutti::capi {
 
-/// Odd numbers, unique among all kinds: so a handle is never equal to an object's address or to a handle of another
-/// kind.
+/// The next handle's number: odd, and unique among all kinds, so a handle is never equal to an object's address or to a
+/// handle of another kind.
 std::uintptr_t next_handle() noexcept;
 
 template <class Handle, class Object>
@@ -46,7 +46,7 @@ class Handles {
         if (found == objects_.end()) refuse(function, argument, handle);
         return found->second;
     }
-    /// The same, and releases the handle.
+    /// As get(), and releases the handle.
     Object take(const char* function, const char* argument, Handle* handle) {
         if (handle == nullptr) refuse(function, argument, handle);
         const std::lock_guard lock(mutex_);
@@ -70,7 +70,7 @@ struct StoreEntry {
     std::optional<std::uint16_t> port{};
 };
 
-/// They are never destroyed, since threads may use them while the process ends.
+/// The tables of handles are never destroyed, since threads may use them while the process ends.
 Handles<tutti_store, StoreEntry>& stores();
 Handles<tutti_group, ProcessGroup>& groups();
 Handles<tutti_work, Work>& works();

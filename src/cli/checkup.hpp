@@ -1,6 +1,6 @@
 // Checkup: tutti's findings on this machine: the parts that work, the missing ones, and the causes of slowness.
 //
-// Threads: one; forks, so before any are started.
+// Threads: one. It forks, so call it before starting any threads.
 #pragma once
 
 #include "cli/finding.hpp"

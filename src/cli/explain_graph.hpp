@@ -1,4 +1,4 @@
-// tutti explain --graph: graphs in words: what they hold, whether they prove, what the passes make of them.
+// tutti explain --graph: describes graphs: their contents, whether their proof succeeds, and the results of the passes.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@ namespace tutti::cli {
 struct GraphQuestion {
     std::vector<std::string> files;  ///< each with the texts of one graph or several (Graph::to_text)
     int rank = 0;                    ///< whose graph is printed and drawn
-    std::string svg;                 ///< also a picture, in this file; empty: none
+    std::string svg;                 ///< the file for a picture of it; empty: no picture
 };
 
-/// Prints to standard output; the exit status: 0, or 1 where the graphs do not prove. Throws InvalidArgument for a file
-/// that cannot be read or written, with its line for a text that is no graph, and for a rank without a graph.
+/// Prints to standard output. Returns the exit status: 0, or 1 if the proof fails. Throws InvalidArgument for a file
+/// that cannot be read or written, for a text that is not a graph (with the line), and for a rank without a graph.
 int explain_graphs(const GraphQuestion& question);
 
 }  // namespace tutti::cli

@@ -19,10 +19,10 @@ struct QuantizedQuestion {
     QuantizedType type = QuantizedType::int8;
     std::uint64_t block = 256;
     bool quantize_results = true;
-    double network_gbps = 0;  ///< gigabytes a second, each way, of a rank; 0: as measured
+    double network_gbps = 0;  ///< GB/s of a rank in each direction; 0: as measured
 };
 
-/// Measures the kernels, for some milliseconds. Throws InvalidArgument for a call that is not quantised.
+/// Measures the kernels, for some milliseconds. Throws InvalidArgument for a call that cannot be quantised.
 std::string explain_quantized(const QuantizedQuestion& question, const algorithm::CostModel& costs,
                               const std::string& source);
 

@@ -11,7 +11,7 @@ struct Finding {
     enum class Kind { good, slow, missing, broken } kind = Kind::good;
     std::string what, found;
     std::string hint{};      ///< the remedy; empty when good
-    std::string compared{};  ///< good: the value it was compared with; empty where "found" says it
+    std::string compared{};  ///< good: the value it was compared with; empty if `found` has it
 };
 
 }  // namespace tutti::cli

@@ -7,8 +7,8 @@
 
 namespace tutti::cli {
 
-/// Hunks that begin with "@@ -5,10 +5,4 @@", of lines that begin with "-" (only before), "+" (only after) or " " (both:
-/// up to `context` of them around the others). Empty: the texts are equal.
+/// Hunks: a line "@@ -5,10 +5,4 @@", then lines that begin with "-" (only in `before`), "+" (only in `after`) or " "
+/// (in both: up to `context` lines around a difference). Empty: the texts are equal.
 std::vector<std::string> line_diff(std::string_view before, std::string_view after, std::size_t context = 2);
 
 }  // namespace tutti::cli

@@ -12,30 +12,31 @@
 
 namespace tutti::command {
 
-/// The option names of a list, each with dashes also with underscores: "-n,--num-nodes" gives
+/// Adds a spelling with underscores to each option name with dashes: "-n,--num-nodes" gives
 /// "-n,--num-nodes,--num_nodes".
 std::string both_spellings(const std::string& names);
-/// 8, 64K, 1M, 2G (powers of two), also 64KB and 64KiB. Throws CLI::ValidationError naming `option`.
+/// Parses a size in bytes: 8, 64K, 1M, 2G (powers of two), also 64KB and 64KiB. Throws CLI::ValidationError naming
+/// `option`.
 std::uint64_t bytes_of(const std::string& text, const std::string& option);
 enum class Zero { refused, allowed };
 /// For option->check(): a finite number of seconds.
 CLI::Validator is_duration(Zero zero);
 /// For option->check(): one of these words. Help and completion show them.
 CLI::Validator one_of(const std::vector<std::string>& words);
-/// For option->check(): checks nothing, as the value's reader does; help and completion show the words.
+/// For option->check(): checks nothing, since the code that reads the value does; help and completion show the words.
 enum class Form { word, list };
 CLI::Validator shows(const std::vector<std::string>& words, Form form);
 std::vector<std::string> dtype_names();
 /// All option names of a sub-command.
 std::vector<std::string> option_names(const CLI::App& app);
 
-/// The interpreter of scripts: PYTHON_EXEC, which the command of the Python package sets to its own, else python3.
+/// The Python interpreter for scripts: PYTHON_EXEC, which the Python package's command sets to its own, else python3.
 std::string python_of_scripts();
 
-/// Cuts the words after a sub-command's name and options (or "--") off the arguments and returns them.
+/// Removes from `arguments` the words after the sub-command's name and options (or "--"), and returns these words.
 std::vector<std::string> take_command(const CLI::App& sub, std::vector<std::string>& arguments);
 
-/// The action of a sub-command once its words are read; gives the exit status.
+/// Runs a sub-command whose arguments have been parsed; returns the exit status.
 using Command = std::function<int()>;
 
 }  // namespace tutti::command

@@ -1,5 +1,4 @@
-// Requests as a user's call would make them, for the commands that look at algorithms from outside: explain, bench
-// --regret.
+// Requests like those of a user's calls, for the commands that examine algorithms: explain, bench --regret.
 #pragma once
 
 #include "algorithm/request.hpp"
@@ -12,7 +11,7 @@
 
 namespace tutti::command {
 
-/// Names of the collectives that are planned.
+/// Names of all collectives.
 std::vector<std::string> planned_collectives();
 /// Rank 0's request; `bytes` is the size of the whole buffer, cut into equal blocks where the collective has blocks.
 /// Throws InvalidArgument for a name that is not in planned_collectives().

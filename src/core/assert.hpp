@@ -7,10 +7,10 @@ namespace tutti {
 
 }  // namespace tutti
 
-/// States what holds at this point of a correct tutti: a precondition, a postcondition or an invariant. Builds with
-/// TUTTI_ASSERTIONS (debug, sanitizers, coverage, fuzzing) check it and end the process where it is false; a release
-/// build compiles the condition without running it, so the condition must have no effect of its own. A mistake of the
-/// caller's or of a peer's is no assertion: it is an error with a sentence, in every build.
+/// Asserts a precondition, a postcondition or an invariant of tutti's own code. Builds with TUTTI_ASSERTIONS (debug,
+/// sanitizers, coverage, fuzzing) check the condition and end the process if it is false; a release build compiles the
+/// condition without evaluating it, so it must have no side effects. Never assert what a caller or a peer may get
+/// wrong: every build reports such mistakes as errors.
 #ifdef TUTTI_ASSERTIONS
 #define TUTTI_ASSERT(...)                                  \
     (static_cast<bool>(__VA_ARGS__) ? static_cast<void>(0) \

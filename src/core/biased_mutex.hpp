@@ -1,14 +1,14 @@
-// BiasedMutex: a mutex whose usual user takes and gives it back with plain loads and stores.
+// BiasedMutex: a mutex that its most frequent user locks and unlocks with plain loads and stores.
 //
 // An atomic read-modify-write waits until all earlier stores are visible to all CPUs, which takes as long as a whole
-// short collective. Here the thread that locks most, the owner, uses none: it stores inside_, then loads biased_.
-// Another thread that wants the mutex clears biased_, issues the memory fence for both threads (membarrier), and waits
-// until the owner has left.
+// short collective. The thread that locks the mutex most often, the owner, needs none: it stores inside_, then loads
+// biased_. Another thread that wants the mutex clears biased_, issues the memory fence for both threads (membarrier),
+// and waits until the owner has cleared inside_.
 //
-// Threads: any. lock(), try_lock() and unlock() are those of a mutex; enter() and leave() are the short form.
-// Invariants: the first thread that has entered often enough becomes the owner for good; only it writes inside_.
-// biased_ changes under inner_ only: the owner sets it, any other thread that takes inner_ clears it. Source: biased
-// locking (Dice, Huang and Yang, 2001; "Asymmetric Dekker synchronization").
+// Threads: any. lock(), try_lock() and unlock() work as in std::mutex; enter() and leave() are the fast path.
+// Invariants: the first thread that enters 64 times without another thread in between becomes the owner for good; only
+// the owner writes inside_. biased_ changes only under inner_: the owner sets it, any other thread that locks inner_
+// clears it. Source: biased locking (Dice, Huang and Yang, 2001; "Asymmetric Dekker synchronization").
 #pragma once
 
 #include "core/assert.hpp"
@@ -32,14 +32,14 @@ class TUTTI_THREAD_ATTRIBUTE(capability("mutex")) BiasedMutex {
         inner_.unlock();
     }
 
-    /// As try_lock(), quicker for the thread that does it often. Ends with leave(), by the same thread.
+    /// As try_lock(), but quicker for the owner. The same thread must call leave().
     [[gnu::always_inline]] bool enter() TUTTI_THREAD_ATTRIBUTE(try_acquire_capability(true)) {
         if (owner_.load(std::memory_order_relaxed) == this_thread()) {
             if (held_) return false;
-            // A store and a look. The thread that clears biased_ keeps them in order: its membarrier is a fence at some
-            // point here. If the fence comes before the look, the look sees false; if after, that thread sees inside_.
-            // If this thread finds true it has stored that itself, behind the lock of inner_, so nobody has been in
-            // since.
+            // A store, then a load. The thread that clears biased_ orders them: its membarrier acts as a fence at some
+            // point here. If the fence comes before the load, the load gives false; if after, the other thread sees
+            // inside_. Only this thread sets biased_, while it holds inner_; so if it loads true, no other thread has
+            // held the mutex since.
             inside_.store(true, std::memory_order_relaxed);
             std::atomic_signal_fence(std::memory_order_seq_cst);
             if (biased_.load(std::memory_order_relaxed)) return true;
@@ -49,21 +49,21 @@ class TUTTI_THREAD_ATTRIBUTE(capability("mutex")) BiasedMutex {
     }
     [[gnu::always_inline]] void leave() TUTTI_THREAD_ATTRIBUTE(release_capability()) {
         if (owner_.load(std::memory_order_relaxed) == this_thread() && inside_.load(std::memory_order_relaxed))
-            inside_.store(false, std::memory_order_release);  // behind all writes made inside; taken() acquires it
+            inside_.store(false, std::memory_order_release);  // after all writes made inside; taken() acquires it
         else
             unlock();
     }
 
-    /// Whether this thread enters by the short form.
+    /// Whether enter() takes the fast path on this thread.
     bool is_owner() const noexcept {
         return owner_.load(std::memory_order_relaxed) == this_thread() && biased_.load(std::memory_order_relaxed);
     }
-    /// Whether a thread can become the owner: the kernel makes the fence. False at first in a process of several
+    /// Whether a thread can become the owner, because membarrier(2) works. False at first in a process of several
     /// threads.
     bool can_be_owned() const noexcept;
 
-    /// While it lives, its thread runs a user's code with a mutex held: lock() throws InvalidArgument, where it would
-    /// wait for itself.
+    /// Marks a scope in which this thread runs a user's function while it holds a BiasedMutex. In this scope lock()
+    /// throws InvalidArgument, as it would deadlock.
     class UsersCode {
      public:
         UsersCode() noexcept { ++users_code_; }
@@ -75,7 +75,7 @@ class TUTTI_THREAD_ATTRIBUTE(capability("mutex")) BiasedMutex {
         UsersCode& operator=(const UsersCode&) = delete;
     };
 
-    /// Holds it while it lives.
+    /// Holds the mutex during its lifetime.
     class TUTTI_THREAD_ATTRIBUTE(scoped_lockable) Lock {
      public:
         explicit Lock(BiasedMutex& mutex) TUTTI_THREAD_ATTRIBUTE(acquire_capability(mutex)) : mutex_(mutex) {
@@ -89,8 +89,8 @@ class TUTTI_THREAD_ATTRIBUTE(capability("mutex")) BiasedMutex {
         BiasedMutex& mutex_;
     };
 
-    /// A function that has entered holds one. Whether it has, it says at run time, so the analysis of thread safety
-    /// cannot follow it.
+    /// Calls enter(), and leave() at the end of its lifetime. Its bool value says whether enter() succeeded; clang's
+    /// thread safety analysis cannot follow this, since it is known only at run time.
     class Entry {
      public:
         [[gnu::always_inline]] explicit Entry(BiasedMutex& mutex) : mutex_(mutex.enter() ? &mutex : nullptr) {}
@@ -119,9 +119,9 @@ class TUTTI_THREAD_ATTRIBUTE(capability("mutex")) BiasedMutex {
     std::atomic<const void*> owner_{nullptr};
     std::atomic<bool> biased_{false};
     std::atomic<bool> inside_{false};
-    bool held_ = false;           // the owner's: it has inner_
+    bool held_ = false;           // only the owner uses it: the owner holds inner_
     const void* last_ = nullptr;  // the thread that took inner_ last
-    int alone_ = 0;               // its entries since another thread did
+    int alone_ = 0;               // entries of last_ since another thread's last one
 };
 
 }  // namespace tutti

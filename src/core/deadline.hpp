@@ -1,6 +1,6 @@
-// Clock: the library's source of the time; a simulation may stand in for it.
+// Clock: the library's source of time; a simulation can replace it.
 //
-// Deadline: the one notion of "until when" that every wait takes.
+// Deadline: the time at which a wait gives up; every wait takes one.
 // A value; cheap to copy. Built from a duration at the start of an operation and passed down.
 #pragma once
 
@@ -21,7 +21,7 @@ class Clock {
     static constexpr bool is_steady = true;
 
     static time_point now() noexcept { return simulated_ == nullptr ? std::chrono::steady_clock::now() : *simulated_; }
-    /// From now on this thread's time is `*time`; null: the steady clock's again.
+    /// Makes `*time` the time on this thread; null: the steady clock again.
     static void simulate(const time_point* time) noexcept { simulated_ = time; }
 
  private:
@@ -45,11 +45,11 @@ class Deadline {
     Clock::duration remaining(Instant now = Clock::now()) const {
         return now >= when_ ? Clock::duration::zero() : when_ - now;
     }
-    /// For a call to which a timeout of zero has a special meaning: rounded up, at least a millisecond.
+    /// The remaining time, for functions in which a timeout of zero has a special meaning: rounded up, at least 1 ms.
     std::chrono::milliseconds timeout(Instant now = Clock::now()) const {
         return std::max(std::chrono::milliseconds(1), std::chrono::ceil<std::chrono::milliseconds>(remaining(now)));
     }
-    /// For poll(2) and epoll: rounded up, at most `slice`, never negative.
+    /// The remaining milliseconds, for poll(2) and epoll: rounded up, at most `slice`, never negative.
     int poll_ms(std::chrono::milliseconds slice, Instant now = Clock::now()) const {
         TUTTI_ASSERT(slice.count() >= 0);
         const auto left =

@@ -1,4 +1,4 @@
-// The debug level inside of the library; the rest is tutti/debug.hpp.
+// The debug level for use inside the library; tutti/debug.hpp declares the public functions.
 #pragma once
 
 #include <tutti/debug.hpp>
@@ -7,7 +7,7 @@
 
 namespace tutti {
 
-/// The result of get_debug_level(), without a call: a DebugLevel, or -1 before the first call.
+/// The cached result of get_debug_level(): a DebugLevel, or -1 before its first call.
 extern std::atomic<int> debug_level_now;
 
 inline bool debug_level_is_detail() noexcept {
@@ -15,8 +15,8 @@ inline bool debug_level_is_detail() noexcept {
     return level == static_cast<int>(DebugLevel::detail) || (level < 0 && get_debug_level() == DebugLevel::detail);
 }
 
-/// Throws InvalidArgument when the environment names no level, unless the program has set one. Takes the level that it
-/// names.
+/// Sets the debug level to the environment's, unless the program has set one. Throws InvalidArgument if a variable has
+/// an invalid value.
 void take_debug_level_from_env();
 
 }  // namespace tutti

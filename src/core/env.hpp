@@ -22,11 +22,11 @@ std::span<const Variable> known_variables();
 
 /// The value of a variable; nullopt when unset or empty. A TUTTI_* name must be in the table.
 std::optional<std::string> get(std::string_view name);
-/// As get; throws InvalidArgument naming the variable, its value and the accepted range.
+/// As get(), for a number; throws InvalidArgument naming the variable, its value and the accepted range.
 std::optional<std::int64_t> get_int(std::string_view name, std::int64_t min, std::int64_t max);
 /// 1/0, true/false, yes/no, on/off in any case; anything else throws InvalidArgument.
 bool get_bool(std::string_view name, bool fallback);
-/// The same of a text that is the value of variable `name`.
+/// Converts `text`, the value of variable `name`, by the rules of get_bool().
 bool truth(std::string_view name, const std::string& text);
 
 /// One sentence for each TUTTI_* variable in `environment` (NAME=value strings) that is not in the table,

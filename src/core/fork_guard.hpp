@@ -1,5 +1,5 @@
-// A connection that a forked child inherits stays open after its owner died, and the other end never learns of the
-// death. Every child that this process forks closes the descriptors noted here.
+// Closes the descriptors noted here in every child that this process forks. Otherwise a child would keep an inherited
+// connection open after its owner's death, and the peer would never notice the death.
 //
 // Threads: any. Forget a descriptor before closing it.
 #pragma once
@@ -13,10 +13,11 @@ namespace tutti::fork_guard {
 
 void close_in_children(int fd);
 void forget(int fd);
-/// How often this process and its ancestors were forked since the first descriptor was noted: differs in a child.
+/// The number of forks between this process and the ancestor that noted the first descriptor: differs in a child.
 unsigned generation() noexcept;
 
-/// Owns a descriptor that no child keeps. In a child it owns nothing: the number may be another file's by then.
+/// Owns a descriptor that forked children close. In a child it does not close the descriptor's number, which may be
+/// another file's by then.
 class GuardedFd {
  public:
     GuardedFd() = default;

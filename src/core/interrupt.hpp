@@ -1,7 +1,7 @@
-// Interrupts: they end a wait, as its deadline does.
+// Interrupts: flags that end a wait before its deadline.
 //
 // Threads: everything here may be called from any thread; request_interrupt() also from a signal handler.
-// A wait looks at both flags at least every wait_slice.
+// Every wait checks both flags at least every wait_slice.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -14,7 +14,7 @@
 
 namespace tutti {
 
-/// No wait sleeps in the kernel for longer than this without looking at its flags.
+/// The longest time that a wait sleeps in the kernel between two checks of its flags.
 inline constexpr std::chrono::milliseconds wait_slice{50};
 
 /// The flag that another thread raises to end the waits of one owner (a group, a store client).
@@ -34,11 +34,11 @@ class AbortFlag {
 bool interrupt_requested() noexcept;
 /// Async-signal-safe.
 void request_interrupt() noexcept;
-/// Forgets a request; done by the code that reports it.
+/// Forgets a request; the code that reports the request calls this.
 void clear_interrupt() noexcept;
 
-/// Throws Timeout, Aborted (flag, may be null) or Aborted{interrupted}, naming `operation`; otherwise returns. A wait
-/// that takes long says then what it is for (core/patience.hpp).
+/// Throws Aborted if `abort` (may be null) is raised, Aborted with code interrupted after a request, or Timeout at the
+/// deadline; the error names `operation`. Otherwise it returns, and logs a long wait (core/patience.hpp).
 void check_wait(const Deadline& deadline, const AbortFlag* abort, const char* operation);
 
 }  // namespace tutti

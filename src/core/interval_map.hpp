@@ -1,4 +1,4 @@
-// IntervalMap: a value for each element of a range of numbers, kept for stretches of elements that share it.
+// IntervalMap: maps integers to values; consecutive integers that share a value are stored as one stretch.
 //
 // Threads: one at a time.
 #pragma once
@@ -50,7 +50,8 @@ class IntervalMap {
         TUTTI_ASSERT(map_.lower_bound(begin) == map_.lower_bound(end));
         map_.emplace(begin, Stretch{end, std::move(value)});
     }
-    /// Calls f(value&) for every stretch of [begin, end), after cutting them there; holes get `fresh` first.
+    /// Splits the stretches at `begin` and `end`, fills the holes of [begin, end) with `fresh`, and calls f(value&) for
+    /// every stretch of it.
     template <class F>
     void update(std::uint64_t begin, std::uint64_t end, const T& fresh, F&& f) {
         if (begin >= end) return;

@@ -1,5 +1,5 @@
-// KeptMap: an unordered map that reuses the memory of erased entries for new ones: with as many insertions as erasures
-// it allocates nothing.
+// KeptMap: an unordered map that reuses the memory of erased entries: as long as insertions and erasures balance, it
+// allocates nothing.
 //
 // Threads: one at a time.
 #pragma once
@@ -34,7 +34,7 @@ class KeptMap {
     const_iterator begin() const noexcept { return map_.begin(); }
     const_iterator end() const noexcept { return map_.end(); }
 
-    /// The value of a key; T() where it had none.
+    /// The value of a key; inserts T() if it has none.
     T& operator[](const Key& key) {
         if (spare_.empty()) return map_[key];
         if (const auto found = map_.find(key); found != map_.end()) return found->second;

@@ -1,8 +1,8 @@
 // membarrier(2): one thread issues a memory fence on behalf of other threads, which then need none of their own.
 //
-// A process asks the kernel once. That takes microseconds while it has one thread; with more the kernel waits until
-// every CPU has been elsewhere, 10 to 20 ms for each kind. Then a thread waits for the kernel, and until that is over,
-// every thread makes its own fences.
+// A process registers with the kernel once. This takes microseconds while it has one thread; with more threads the
+// kernel waits until every CPU has been through its scheduler, 10 to 20 ms for each kind of fence. In this case a
+// thread of its own registers, and until it is done every thread issues its own fences.
 //
 // Threads: any.
 #pragma once
@@ -11,9 +11,9 @@
 
 namespace tutti::membarrier {
 
-/// Asks, if this process has not yet.
+/// Registers this process, if it has not registered yet.
 void request();
-/// Whether fence_own_process() is one.
+/// Whether fence_own_process() may be called: the registration is done.
 bool has_own() noexcept;
 /// Every running thread of this process makes a full fence. Only where has_own().
 void fence_own_process() noexcept;

@@ -1,14 +1,14 @@
 // Names: all look-ups of a host's addresses by the system's resolver (getaddrinfo) happen here.
 //
-// A name may be unknown at first and known later, as a pod's is until its cluster has spread it. All threads of a
+// A name may be unknown at first and known later, as a pod's name is until the cluster's DNS has it. All threads of a
 // process share each question and its answer, so a name server gets few questions however many threads and attempts
-// wait: an answer with addresses counts for 2 s; an unknown name is asked for again after 50 ms, then after twice as
-// long each time, up to 2 s. The system's resolver knows no deadline, so a thread of its own asks it. Callers wait for
-// the answer for at least 10 s, even beyond their deadlines: if they gave up and asked again, the answer of a slow name
+// wait: an answer with addresses is valid for 2 s; an unknown name is asked for again after 50 ms, then after twice as
+// long each time, up to 2 s. The system's resolver has no timeout, so a thread of its own asks it. Callers wait for the
+// answer for at least 10 s, even beyond their deadlines: if they gave up and asked again, the answer of a slow name
 // server would never arrive.
 //
-// Threads: any. Waits look at the abort flag and the interrupt flag as all others do (core/deadline.hpp), and the line
-// of the log about a long wait comes from the caller's Patience.
+// Threads: any. Waits check the abort flag and the interrupt flag (core/interrupt.hpp); the caller's Patience logs a
+// long wait.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -31,30 +31,30 @@ struct SocketAddress {
     SocketAddress with_port(std::uint16_t port) const;
 };
 
-/// None where the host is a name.
+/// nullopt if the host is a name.
 std::optional<SocketAddress> numeric_address(const Address& address);
 
 struct Answer {
-    std::vector<SocketAddress> addresses;  ///< with port 0; none: the name is not known
-    std::string full_name;                 ///< with its domain, where the resolver tells it
+    std::vector<SocketAddress> addresses;  ///< with port 0; empty: the name is not known
+    std::string full_name;                 ///< with its domain, if the resolver gives it
     std::string cause;                     ///< why the name is not known, in the resolver's words
-    bool is_final = false;                 ///< it is neither an address nor a name, and never will be
+    bool is_final = false;                 ///< the text can be neither an address nor a name
 
     bool is_known() const noexcept { return !addresses.empty(); }
 };
 
-/// False: a text that no name server can know, such as "host:29500", "10.0.0.300", "two words".
+/// False for a text that no name server can know, such as "host:29500", "10.0.0.300", "two words".
 bool can_be_host(const std::string& host);
-/// The answer to one question, of at most 2 s ago. An address is its own answer; nobody is asked.
+/// Asks the resolver, unless it has answered within the last 2 s. A literal address is returned without asking.
 Answer ask_for(const std::string& host, const AbortFlag* abort = nullptr);
-/// As ask_for(), again and again until the name is known or `deadline` has expired. `took`, if not null: the time of
-/// the last question.
+/// As ask_for(), repeated until the name is known or `deadline` has expired. `took`, if not null, receives how long the
+/// last question took.
 Answer await_name(const std::string& host, const Deadline& deadline, const AbortFlag* abort = nullptr,
                   Clock::duration* took = nullptr);
 /// Why the name is not known, as far as this process has asked; empty: it is known, or nobody has asked. Does not wait.
 std::string why_unknown(const std::string& host);
-/// Waits as await_name() does, and returns the deadline later by the time that the last answer took: the time limit of
-/// a connection is the peer's, not the name server's. The answer counts for half a second at least.
+/// Waits as await_name() does, and returns `deadline` plus the time that the last question took: a connection's time
+/// limit is for the peer, not for the name server. The answer stays valid for at least half a second.
 Deadline after_name(const std::string& host, const Deadline& deadline, const AbortFlag* abort = nullptr);
 
 }  // namespace tutti::net

@@ -1,12 +1,12 @@
-// Patience: no wait is silent. A thread that begins to wait states its purpose; when the wait has lasted 5 s, and then
-// ever more seldom (15 s, 45 s, …), the log gets one line about it.
+// Patience: logs long waits. A thread that begins to wait states what it waits for; when the wait has lasted 5 s, 15 s,
+// 45 s, …, the log gets one line about it.
 //
 //     const Patience patience([&] { return fmt::format("{} to answer", name); });
 //     while (…) check_wait(deadline, abort, "connect");  // or patience::look(), where something else ends the wait
 //
 // Of nested Patience objects only the outermost writes to the log: it knows the purpose of the wait best.
 //
-// Threads: one belongs to the thread that made it.
+// Threads: a Patience object belongs to the thread that made it.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -20,7 +20,7 @@ namespace tutti {
 
 namespace patience {
 
-/// A wait of this thread calls it at least every 100 ms; check_wait does.
+/// Logs the thread's wait if a line is due. Every wait calls it at least every 100 ms; check_wait() does so.
 void look() noexcept;
 
 inline constexpr std::chrono::seconds first{5};
@@ -39,14 +39,14 @@ class Wait {
     virtual std::string words() const = 0;
     void look_at(Instant now);
 
-    Instant began_{};  // time of the first look: a short wait asks for no time
+    Instant began_{};  // time of the first look(): a short wait reads no clock
     Clock::duration due_ = first;
 };
 
 }  // namespace patience
 
-/// `What` returns the words that complete "still waiting after 5 s for …". It is called on this thread in the midst of
-/// the wait, so it waits for nothing itself and takes no lock that the wait may hold.
+/// `What` returns the words that complete "still waiting after 5 s for …". The waiting thread calls it during the wait,
+/// so it must not wait, nor take a lock that the thread may hold.
 template <std::invocable What>
 class Patience final : private patience::Wait {
  public:

@@ -7,7 +7,7 @@ inline void pause_cpu() noexcept {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
-    // Most cores take `yield` for nothing at all. This one waits some 10 ns, about as long as `pause` on x86.
+    // Most cores treat `yield` as a no-op. `isb` takes some 10 ns, about as long as `pause` on x86.
     asm volatile("isb" ::: "memory");
 #endif
 }

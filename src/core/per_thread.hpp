@@ -1,4 +1,4 @@
-// PerThread: a value of which each thread has its own, also while and after the thread's other objects are destroyed.
+// PerThread: a thread-local value that can be used even while and after the thread's other objects are destroyed.
 //
 // Destructors of static objects and atexit(3) functions run on the main thread after its thread_local objects are
 // destroyed: what they call must not use such objects.
@@ -8,12 +8,12 @@
 
 namespace tutti {
 
-/// T identifies the value: uses with the same T share it, so each use has a type of its own.
+/// Type T identifies the value: uses with the same T share it, so give each use a type of its own.
 template <class T>
 class PerThread {
  public:
-    /// The calling thread's. It is made by the thread's first call, and destroyed when the thread ends; a call after
-    /// that makes another one, which stays.
+    /// The calling thread's value. The thread's first call makes it; the end of the thread destroys it. A later call
+    /// makes a new value, which is never destroyed.
     static T& get() {
         if (has_gone_) [[unlikely]]
             return late();
@@ -24,7 +24,7 @@ class PerThread {
  private:
     struct Kept {
         T value{};
-        ~Kept() { has_gone_ = true; }  // before the value goes, whose destructor may come here
+        ~Kept() { has_gone_ = true; }  // first, as the destructor of `value` may call get()
     };
 
     [[gnu::cold, gnu::noinline]] static T& late() {

@@ -1,4 +1,4 @@
-// Whether a file that holds secrets is this user's alone.
+// Checks that a file that holds secrets is private to this user.
 //
 // Threads: any.
 #pragma once
@@ -15,7 +15,7 @@ struct NotPrivate {
     std::string hint;   ///< the remedy: "chmod 600 /tmp/file"; may be empty
 };
 
-/// Nothing where the open file is a regular one that belongs to `owner` and is closed to everybody else.
+/// nullopt if the open file is a regular file that belongs to `owner` and gives nobody else access.
 std::optional<NotPrivate> why_not_private(int fd, const std::string& path, FileOwner owner);
 
 }  // namespace tutti

@@ -25,10 +25,10 @@ class Queue {
         TUTTI_ASSERT(!empty());
         return items_[first_];
     }
-    /// From the first to the last.
+    /// All items, from the first to the last.
     std::span<const T> items() const noexcept { return std::span(items_).subspan(first_); }
     void push(T item) {
-        // Popped items make room where they are more than half: each item moves once on average.
+        // Reuse the memory of popped items if they are more than half: each item then moves once on average.
         if (items_.size() == items_.capacity() && first_ > items_.size() / 2) {
             items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(first_));
             first_ = 0;
@@ -44,7 +44,7 @@ class Queue {
         items_.clear();
         first_ = 0;
     }
-    /// All, from the first to the last; afterwards it is empty.
+    /// Removes all items and returns them, from the first to the last.
     std::vector<T> take() {
         std::vector<T> all = std::exchange(items_, {});
         all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::exchange(first_, 0)));

@@ -6,8 +6,8 @@
 
 namespace tutti {
 
-/// "rank" or "ranks", and their numbers in the order that is given. Four or more that follow one another become
-/// "first to last"; behind the sixteenth number or range it says how many ranks are left out.
+/// "rank" or "ranks" and the numbers, in the given order. Four or more consecutive numbers become "first to last";
+/// after 16 numbers or ranges the text ends with how many ranks are left out.
 std::string rank_list(std::span<const int> ranks);
 
 }  // namespace tutti

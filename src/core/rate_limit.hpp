@@ -1,4 +1,4 @@
-// RateLimit: a rate limit for the log. An event that unauthenticated peers can cause at will gets one line a minute.
+// RateLimit: limits log lines. An event that unauthenticated peers can cause at will gets one line a minute.
 //
 // Threads: any.
 #pragma once
@@ -16,7 +16,7 @@ namespace tutti {
 class RateLimit {
  public:
     explicit RateLimit(Clock::duration pause = std::chrono::minutes(1)) : pause_(pause) {}
-    /// Counts an event. A number: log it now, with this count of events since the last line.
+    /// Counts an event. Returns the number of events since the last log line if a new line is due, else nullopt.
     std::optional<std::uint64_t> happened(Instant now = Clock::now()) {
         const std::lock_guard lock(mutex_);
         ++times_;

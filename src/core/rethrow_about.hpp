@@ -1,4 +1,4 @@
-// Throws the error of one call again, as the error of another call that it also ends.
+// Rethrows the error of one call as the error of another call that fails because of it.
 //
 // Threads: any.
 #pragma once
@@ -10,8 +10,8 @@
 
 namespace tutti {
 
-/// Throws an error of the class and code of `cause`, about the same peer; its text is "`about`: " and that of `cause`,
-/// its context is `context`. Throws `cause` itself where that is none of tutti's.
+/// Throws an error with the class, code and peer of `cause`, with the text "`about`: " followed by the text of `cause`,
+/// and with `context`. Throws `cause` itself if it is not one of tutti's errors.
 [[noreturn]] void rethrow_about(const std::exception_ptr& cause, std::string_view about, ErrorContext context);
 
 }  // namespace tutti

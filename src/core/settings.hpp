@@ -1,5 +1,5 @@
-// Settings: the values of the TUTTI_* variables that choose how a group works. An unset or empty variable leaves the
-// choice to the fallback. All throw InvalidArgument that names the variable, its value and what is expected.
+// Settings: the values of the TUTTI_* variables that choose how a group works. An unset or empty variable means the
+// default. All functions throw InvalidArgument that names the variable, its value and what is expected.
 //
 // Threads: as env.hpp.
 #pragma once
@@ -16,7 +16,7 @@ namespace tutti::settings {
 TransportKind transport();
 /// TUTTI_DETERMINISM: fast, run_to_run or layout_invariant.
 Determinism determinism();
-/// "run_to_run", and back; nothing for another name.
+/// Converts a Determinism to its name ("run_to_run") and back; nullopt for an unknown name.
 std::string_view name_of(Determinism determinism) noexcept;
 std::optional<Determinism> determinism_named(std::string_view name) noexcept;
 
@@ -25,19 +25,19 @@ enum class Wait { automatic, spin, yield, sleep };
 /// TUTTI_WAIT: auto, spin, yield or sleep.
 Wait wait();
 
-/// TUTTI_PROGRESS_NICE: by how much a world's progress thread is nicer than the thread that starts it, -20 to 19; 0,
-/// the default, leaves it alone.
+/// TUTTI_PROGRESS_NICE: what a world's progress thread adds to the nice value of the thread that starts it, -20 to 19;
+/// default 0.
 int progress_nice();
 
-/// TUTTI_SPREAD: whether ranks that share a CPU may move the threads of their callers to others; by default they may.
+/// TUTTI_SPREAD: whether ranks that share a CPU may move their callers' threads to other CPUs; by default they may.
 bool spread();
 
-/// The memory that gets huge pages. all: that of `tutti::empty` and all buffers that are used often; own: the former.
+/// The memory that gets huge pages. own: tensors of `tutti::empty`; all: also all buffers that are used often.
 enum class HugePages { all, own, none };
 /// TUTTI_HUGE_PAGES: 1 for all (the default), own, or 0 for none.
 HugePages huge_pages();
 
-/// The TCP connections whose bytes have checksums. automatic: all but those over loopback.
+/// The TCP connections that carry checksums. automatic: all but those over loopback.
 enum class TcpChecksum { automatic, on, off };
 /// TUTTI_TCP_CHECKSUM: auto, on or off.
 TcpChecksum tcp_checksum();
@@ -48,7 +48,8 @@ bool tls();
 /// TUTTI_TIMEOUT_MS: the timeout of operations that give none, at least 1 ms; nullopt when unset.
 std::optional<std::chrono::milliseconds> timeout();
 
-/// TUTTI_LIFELINE_TIMEOUT_MS: after how long a host that does not answer counts as gone; default 13.5 s, at least 2 s.
+/// TUTTI_LIFELINE_TIMEOUT_MS: the time after which a host that does not answer counts as lost; default 13.5 s, at least
+/// 2 s.
 std::chrono::milliseconds lifeline_timeout();
 
 }  // namespace tutti::settings

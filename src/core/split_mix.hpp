@@ -6,7 +6,7 @@
 
 namespace tutti {
 
-/// The mixing alone: of 0 it is 0.
+/// The finalizer without the increment: maps 0 to 0.
 constexpr std::uint64_t mix_bits(std::uint64_t x) noexcept {
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
     x = (x ^ x >> 27) * 0x94d049bb133111ebULL;

@@ -9,8 +9,8 @@ namespace tutti::svg {
 /// The text escaped for XML or HTML, also for attributes. Control characters other than newlines become blanks.
 std::string escaped(std::string_view text);
 
-/// A distance of marks on an axis of that length that leaves room for their numbers: 1, 2 or 5 times a power of ten.
-/// Precondition: `total` is above 0.
+/// The distance of the marks on an axis of length `total` that leaves room for their numbers: 1, 2 or 5 times a power
+/// of ten. Precondition: `total` is above 0.
 double mark_distance(double total);
 
 }  // namespace tutti::svg

@@ -13,7 +13,7 @@
 
 namespace tutti {
 
-/// The number that all of `text` spells, in that base; none where it spells no number, or one that T does not hold.
+/// The number that the whole `text` spells in base `base`; nullopt if it is not a number or does not fit T.
 template <std::integral T>
 std::optional<T> number_in(std::string_view text, int base = 10) noexcept {
     TUTTI_ASSERT(base >= 2 && base <= 36);
@@ -36,7 +36,7 @@ std::string in_lower_case(std::string text);
 /// The text without characters that steer a terminal (C0 but newlines and tabs, DEL, and C1 in UTF-8): "\\x1b" in their
 /// place.
 std::string visible(std::string_view text);
-/// The same on one line: newlines are "\\n".
+/// As visible(), but on one line: newlines become "\\n".
 std::string visible_line(std::string_view text);
 
 /// Takes the first line off `text`, which need not end with a newline; returns it without its newline.

@@ -11,7 +11,7 @@ std::string name();
 /// Differs from host to host and from boot to boot; equal in all name spaces of one host.
 std::string boot_id();
 
-/// CPUs that are running, at least 1; asked once.
+/// The number of online CPUs, at least 1; determined once.
 int cpus();
 
 /// The most bytes of a file that this process may write (ulimit -f). Writing more raises SIGXFSZ, which ends the

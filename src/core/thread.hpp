@@ -15,17 +15,16 @@ namespace tutti::thread {
 
 struct Options {
     const char* name;     ///< as the system shows it, at most 15 characters
-    std::string purpose;  ///< its use, as an error continues "no thread to be had for "
-    /// Called in the thread with the exception that has escaped from its body; must not throw. Always after a line in
-    /// the log.
+    std::string purpose;  ///< its use; ends the error "no thread to be had for …"
+    /// Called in the thread, after a line in the log, with an exception that has escaped from the body; must not throw.
     std::function<void(const std::exception_ptr&)> escaped = {};
 };
 
-/// Starts a thread with all signals blocked: they are for the program's threads. Throws DistBackendError that names the
-/// purpose and the limits where none can be had; then nothing has happened.
+/// Starts a thread with all signals blocked, so that the program's threads handle them. If no thread can be created,
+/// throws DistBackendError that names the purpose and the limits, without other effects.
 std::thread start(Options options, std::function<void()> body);
 
-/// Joins on its way out, so that a constructor that throws, say, leaves no running thread behind.
+/// Joins the thread in its destructor, so that, say, a constructor that throws leaves no running thread behind.
 class Joined {
  public:
     explicit Joined(std::thread thread) : thread_(std::move(thread)) {}
@@ -41,7 +40,7 @@ class Joined {
     std::thread thread_;
 };
 
-/// For tests: while it lives, `started` threads can still be had in this process, and no more.
+/// For tests: during its lifetime this process can start only `started` more threads.
 class Scarcity {
  public:
     explicit Scarcity(int started);

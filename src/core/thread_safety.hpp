@@ -10,10 +10,10 @@
 #else
 #define TUTTI_THREAD_ATTRIBUTE(x)
 #endif
-/// A field that is only touched while that mutex is held.
+/// A field that is accessed only while `mutex` is held.
 #define TUTTI_GUARDED_BY(mutex) TUTTI_THREAD_ATTRIBUTE(guarded_by(mutex))
-/// A function that is only called while that mutex is held. The analysis knows a mutex by the expression that leads to
-/// it: where a caller has the same one by another way, only the function itself is checked.
+/// A function that is called only while `mutex` is held. The analysis identifies a mutex by the expression that names
+/// it: if a caller names the same mutex by another expression, only the function's own body is checked.
 #define TUTTI_REQUIRES(mutex) TUTTI_THREAD_ATTRIBUTE(requires_capability(mutex))
 
 namespace tutti {

@@ -16,11 +16,11 @@
 
 namespace tutti::net {
 
-/// Unix stream sockets in the abstract name space: nothing appears in the file system, and the name goes when
+/// Unix stream sockets in the abstract name space: nothing appears in the file system, and the name is free when
 /// the last descriptor is closed. `abstract_name` is without the leading zero byte.
 UniqueFd listen_unix(std::string_view abstract_name, int backlog = 512);
 UniqueFd connect_unix(std::string_view abstract_name, const Deadline& deadline, const AbortFlag* abort);
-/// One try, without waiting. None: `error` says why, EAGAIN where the listener's queue is full.
+/// Tries once, without waiting. If it returns no socket, `error` is the errno; EAGAIN: the listener's queue is full.
 UniqueFd try_connect_unix(std::string_view abstract_name, int& error);
 /// Hands a descriptor over, with one byte of data. recv_fd's result is CLOEXEC; more than one descriptor, or
 /// none, is an error and leaks nothing.
@@ -30,11 +30,12 @@ UniqueFd recv_fd(int socket, const Deadline& deadline, const AbortFlag* abort);
 uid_t peer_uid(int unix_fd);
 pid_t peer_pid(int unix_fd);
 
-/// A socket for datagrams of at most 64 KiB to that abstract name. DistNetworkError where it is taken.
+/// Binds a socket for datagrams of at most 64 KiB to `abstract_name`. DistNetworkError if the name is taken.
 UniqueFd bind_unix_datagrams(std::string_view abstract_name);
-/// Does not wait for a reader: false where nobody has that name, or its queue stays full for some milliseconds.
+/// Sends a datagram without waiting for a reader. False: nobody has this name, or the queue stays full for some
+/// milliseconds.
 bool send_unix_datagram(std::string_view abstract_name, std::string_view bytes) noexcept;
-/// The next datagram of a process of this user or of root; nothing: none waits. Those of other users are dropped.
+/// The next datagram from a process of this user or of root; nullopt if there is none. Drops other users' datagrams.
 std::optional<std::string> take_unix_datagram(int fd);
 
 }  // namespace tutti::net

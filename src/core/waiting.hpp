@@ -1,14 +1,14 @@
 // Waiting: how a rank waits (polls, yields its core with sched_yield(2), or sleeps), and how it learns from its waits.
-// A look is one poll.
+// In names, "look" means one poll, and a "turn" is one poll, yield or sleep.
 //
 // Polling is quickest while the ranks that this rank waits for have cores of their own. Yielding is quickest while only
 // ranks share this core: the next to run may be the awaited rank. Beside a computation, a rank that yields runs again
 // only after the computation's whole time slice; a rank that polls uses up its own slice; a rank that sleeps runs soon
-// after its wakeup. So a yield that cost more time than sleeping would have cost in all waits before it is a lesson:
-// for a while, the rest, this rank sleeps at once. The rest is longer after a longer yield, and where the last rest is
-// recent. Then the rank yields again.
+// after its wakeup. So the rank compares each slow yield with the cost of sleeping instead in all waits since the last
+// slow one. If the yield cost more, the rank sleeps at once in all waits of a rest period, then tries yielding again.
+// The period is longer after a longer yield, and if the last period ended recently.
 //
-// Threads: any; two that learn at the same time may each overlook the other's lesson.
+// Threads: any; of two threads that learn at the same time, each may overlook the other's result.
 #pragma once
 
 #include "core/assert.hpp"
@@ -25,53 +25,55 @@ class Waiting {
  public:
     enum class Turn { look, yield, sleep };
 
-    /// Before it yields: where every rank of the machine has a core of its own, and with TUTTI_WAIT=spin.
+    /// Polls before the first yield: if every rank of the machine has a core of its own, and with TUTTI_WAIT=spin.
     static constexpr int looks_of_own_core = 4000, looks_of_spin = 1'000'000;
-    /// A yield, or a few looks, that took this long lost their turn to a computation. Each further rank of the core may
-    /// have had a turn of its own meanwhile: some 10 us where it waits, too, more where it copies or combines.
+    /// A yield, or a few polls, that took this long lost the core to a computation. For each further rank on the core,
+    /// add turn_of_rank, as this rank may have run meanwhile: some 10 us if it only waits, more if it copies or
+    /// combines.
     static constexpr std::chrono::microseconds lost_turn{1000}, turn_of_rank{500};
-    /// The cost of a wakeup, for each rank of a core: the kernel wakes them one after the other.
+    /// The cost of a wakeup per rank on a core: the kernel wakes them one after the other.
     static constexpr std::chrono::microseconds wake{8};
-    /// A lost turn is a lesson if it takes this many times as long as sleeping would have.
+    /// A lost turn makes the rank rest if it took this many times as long as sleeping would have.
     static constexpr int lesson = 2;
-    /// After a lesson a rank sleeps at once for this many times the lost turn: at first, and at most.
+    /// Minimum and maximum length of a rest period, as multiples of the lost turn.
     static constexpr int first_rest = 4, longest_rest = 100;
 
-    /// To be called before any wait: for ranks of one machine. `yields`: how many before it sleeps.
+    /// Configures the waits of one of `ranks` ranks on a machine with `cores` cores; to be called before any wait.
+    /// `yields`: the number of yields before it sleeps.
     void choose(settings::Wait wanted, int ranks, int cores, int yields);
-    /// As choose(), for a thread that works beside its own process's computation: it never looks, and learns unless it
-    /// has to sleep at once anyway. `shares`: they have one core, so it sleeps to begin with.
+    /// As choose(), for a thread that works beside its own process's computation: it never polls, and it learns unless
+    /// it must always sleep. `shares`: both have only one core, so the thread sleeps at first.
     void choose_beside(settings::Wait wanted, bool shares, int yields);
 
-    /// Whether, as far as the start could tell, every rank has a core of its own, so that looking helps.
+    /// Whether choose() found a core for every rank, so that polling helps.
     bool has_own_core() const noexcept { return looks_ > 0; }
-    /// Whether this rank may choose otherwise than it was told to.
+    /// Whether this rank adapts its way of waiting.
     bool learns() const noexcept { return learns_; }
-    /// Whether neither looking nor yielding helps, now.
+    /// Whether this rank now sleeps without polling or yielding first.
     bool sleeps_at_once() const noexcept { return turns_now_.load(std::memory_order_relaxed) == 0; }
-    /// The next turn after so many in vain, 1 and more.
+    /// The next turn after `idle` turns without success, at least 1.
     Turn turn(int idle) const noexcept {
         TUTTI_ASSERT(idle >= 1);
         if (idle > turns_now_.load(std::memory_order_relaxed)) return Turn::sleep;
         return idle <= looks_now_.load(std::memory_order_relaxed) ? Turn::look : Turn::yield;
     }
-    /// Offers the core to others. `before`: the time now, or just now; returns the time afterwards.
+    /// Yields the core. `before`: the present time, possibly slightly old; returns the time afterwards.
     Instant yield(Instant before) noexcept;
     /// To be called after each sleep.
     void slept(Instant now) noexcept;
-    /// A wait is over, or soon will be, without a sleep.
+    /// To be called when a wait ends, or is about to end, without a sleep.
     void spared() noexcept {
         calm_.store(calm_.load(std::memory_order_relaxed) + wake_.count(), std::memory_order_relaxed);
     }
-    /// Learns from a turn that began and ended at these times.
+    /// Learns from a turn that lasted from `before` to `after`.
     void took_turn(Instant before, Instant after) noexcept;
 
-    /// A row of looks, as many as help now. It has a look at the clock now and then.
+    /// A series of polls, as many as currently help. It reads the clock every 64 polls.
     class Looks {
      public:
         explicit Looks(Waiting& waiting) noexcept
             : waiting_(&waiting), left_(waiting.looks_now_.load(std::memory_order_relaxed)) {}
-        /// Pauses before the next look; false: there have been enough.
+        /// Pauses before the next poll; false: the number of polls is used up.
         [[gnu::always_inline]] bool again() noexcept {
             if (left_ <= 0) return false;
             pause();
@@ -98,7 +100,7 @@ class Waiting {
     bool learns_ = false;
     int looks_ = 0, yields_ = 0;
     Instant::duration lost_turn_ = lost_turn, wake_ = wake;
-    std::atomic<int> looks_now_{0}, turns_now_{0};  // turns: looks and yields
+    std::atomic<int> looks_now_{0}, turns_now_{0};  // turns: polls and yields
     std::atomic<Instant::rep> calm_{0};             // the cost of sleeping instead, since a turn was lost
     std::atomic<Instant::rep> rest_ends_{0}, rest_{0};
 };

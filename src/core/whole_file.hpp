@@ -8,9 +8,9 @@
 
 namespace tutti {
 
-/// All bytes of a regular file, or of a pipe whose writer sends them. Throws InvalidArgument, "cannot be read: …",
-/// without the file's name: for what is absent, a folder or a device, more than `bytes_max`, and a pipe that sends
-/// nothing for ten seconds.
+/// Reads all bytes of a regular file, or of a pipe until its end. Throws InvalidArgument, "cannot be read: …", without
+/// the file's name, if the file is missing, a folder or a device, has more than `bytes_max` bytes, or is a pipe that
+/// sends nothing for ten seconds.
 std::string whole_file(const std::string& path, std::size_t bytes_max);
 
 }  // namespace tutti

@@ -2,10 +2,10 @@
 //
 //     idle -- forward --> open -- finish --> idle        (forward again, as long as nothing was ready)
 //
-// In an open iteration each gradient goes from `awaited` to `ready` or `unused`; when none of a bucket is awaited, and
-// the buckets before it are sent, it is sent. Buckets are sent in one order on all ranks, independent of the order of
-// ready(). finish() raises an error of the sending, as this rank then also knows whether it is at fault itself; the
-// error ends the reducer, as buffers may be on their way still.
+// In an open iteration each gradient goes from `awaited` to `ready` or `unused`; a bucket is sent when none of its
+// gradients is awaited and all earlier buckets are sent. All ranks send buckets in the same order, independent of the
+// order of ready(). finish() throws an error of the sending, since this rank then also knows whether it is at fault
+// itself; the error ends the reducer, as buffers may still be in flight.
 //
 // Threads: one at a time.
 #pragma once
@@ -32,14 +32,14 @@ namespace tutti::detail {
 class Reducer {
  public:
     Reducer(std::vector<NamedParameter> parameters, DistributedDataParallelOptions options);
-    /// Buckets in flight keep their memory until they have arrived.
+    /// Buckets in flight keep their memory until their operations are complete.
     ~Reducer();
     Reducer(const Reducer&) = delete;
     Reducer& operator=(const Reducer&) = delete;
 
     void forward();
     void prepare_for_backward(const std::vector<std::size_t>& unused);
-    /// `elsewhere`: null, or where the gradient is this time.
+    /// `elsewhere`: the gradient's place in this iteration, or null for the usual one.
     void ready(std::size_t parameter, const TensorView* elsewhere);
     void finish();
 
@@ -48,7 +48,7 @@ class Reducer {
     ddp::Buckets buckets() const;
     const ProcessGroup& group() const noexcept { return options_.group; }
     const std::shared_ptr<int>& no_sync_scopes() const noexcept { return no_sync_scopes_; }
-    /// Throws InvalidArgument where there is none; so does the name's form.
+    /// Both throw InvalidArgument if there is no such parameter.
     std::size_t checked_index(const char* method, std::size_t parameter) const;
     std::size_t index_of(const char* method, std::string_view name) const;
 
@@ -61,26 +61,26 @@ class Reducer {
     struct Bucket {
         std::vector<std::size_t> members;
         GradBucket shown;
-        bool on_device = false;  // there is no buffer then: gradients are averaged where they are
+        bool on_device = false;  // no buffer then: gradients are averaged in place
         std::size_t awaited = 0;
-        std::optional<Work> work;  // on its way; or, with a hook:
+        std::optional<Work> work;  // in flight; or, with a hook:
         std::optional<CommHookResult> hooked;
-        std::optional<Future<Clock::time_point>> arrival;  // where times are taken
+        std::optional<Future<Clock::time_point>> arrival;  // if times are measured
     };
 
-    // The beginning.
+    // Beginning of an iteration.
     void check_may_begin();
     void adopt_order_of_first_rank();
     void make_buckets(const ddp::Buckets& buckets);
     std::vector<std::size_t> bucket_bytes() const;
 
-    // The gradients.
+    // Gradients.
     TensorView in_bucket(std::size_t parameter) const;
     void fill(std::size_t parameter);
     void leave_out(std::size_t parameter);
     void mark(std::size_t parameter, Gradient state);
 
-    // The way.
+    // Sending.
     void send_complete_buckets();
     void send(Bucket& bucket);
     void receive(Bucket& bucket);
@@ -88,7 +88,7 @@ class Reducer {
     void take_hooked(Bucket& bucket);
     void note_arrivals();
 
-    // The end.
+    // End of an iteration.
     std::vector<std::size_t> awaited() const;
     void reduce_all();
     [[noreturn]] void fail_unfinished();
@@ -105,16 +105,16 @@ class Reducer {
 
     std::vector<Bucket> buckets_;
     std::vector<Place> places_;                         // by parameter
-    std::vector<std::optional<TensorView>> gradients_;  // by parameter: where it is, since they were averaged last
+    std::vector<std::optional<TensorView>> gradients_;  // by parameter: its place, since the last averaging
     ddp::Usage usage_;
 
     Phase phase_ = Phase::idle;
     std::uint64_t iteration_ = 0;
-    bool synchronizes_ = true;        // the open iteration
+    bool synchronizes_ = true;        // whether the open iteration averages gradients
     std::vector<Gradient> states_;    // by parameter
-    std::vector<std::size_t> order_;  // in which they became ready
-    std::size_t next_bucket_ = 0;     // the first that is not sent
-    std::exception_ptr failure_;      // of the sending
+    std::vector<std::size_t> order_;  // the order in which gradients became ready
+    std::size_t next_bucket_ = 0;     // the first bucket that is not sent
+    std::exception_ptr failure_;      // the error of the sending
     bool broken_ = false;             // no iteration will begin again
 
     enum class Rebuilding { awaits_order, due, done };

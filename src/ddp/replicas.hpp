@@ -1,6 +1,6 @@
-// The properties that must agree between the ranks' copies of a model, and how the copies become equal.
+// Checks that the ranks' copies of a model agree, and makes the copies equal.
 //
-// Threads: one at a time for each group: these are collectives.
+// Threads: one at a time for each group, since the functions are collectives.
 #pragma once
 
 #include <tutti/ddp.hpp>
@@ -10,18 +10,18 @@
 
 namespace tutti::ddp {
 
-/// The start of every message of this room: the class, and the module where it has a name.
+/// The start of every message of DDP: the class, and the module if it has a name.
 std::string title(const DistributedDataParallelOptions& options, const char* method = nullptr);
 
-/// The fault in this rank's arguments, as a message; empty: none. Does not look at the group.
+/// The first fault in this rank's arguments, as a message; empty: none. Does not check the group.
 std::string fault_of(const std::vector<NamedParameter>& parameters, const DistributedDataParallelOptions& options);
 
-/// All ranks of the group call it. Throws InvalidArgument with `fault` if it is not empty, and then CollectiveMismatch
-/// on the others; CollectiveMismatch on all where they do not mean the same.
+/// All ranks of the group call it. If `fault` is not empty, throws InvalidArgument with it here, and CollectiveMismatch
+/// on the other ranks; throws CollectiveMismatch on all ranks if their arguments differ.
 void compare_replicas(const ProcessGroup& group, const std::vector<NamedParameter>& parameters,
                       const DistributedDataParallelOptions& options, const std::string& fault);
 
-/// All ranks' tensors become rank 0's. Short ones travel together.
+/// Copies rank 0's tensors to all ranks. Short tensors share messages.
 void broadcast_from_first(const ProcessGroup& group, const std::vector<TensorView>& tensors);
 
 }  // namespace tutti::ddp

@@ -1,6 +1,6 @@
-// The log of a model: how it was wrapped, and how long its iterations took. tutti/ddp.hpp describes both.
+// The log of a model: its initialisation, and the times of its iterations. tutti/ddp.hpp describes both.
 //
-// Threads: as the object's.
+// Threads: as DistributedDataParallel.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -15,26 +15,26 @@
 
 namespace tutti::ddp {
 
-/// Logs the block, where the debug level asks for it.
+/// Logs the initialisation, if the debug level asks for it.
 void report_initialized(const ProcessGroup& group, const std::vector<NamedParameter>& parameters,
                         const DistributedDataParallelOptions& options, const std::vector<std::size_t>& bucket_bytes);
 
-/// The moments of one iteration, as they come.
+/// The moments of one iteration, in order.
 struct Moments {
     Clock::time_point forward_began{};
     std::optional<Clock::time_point> backward_began{}, computed{}, sending_began{}, sent{};
 };
 
-/// The durations between them.
+/// The durations between these moments.
 struct Durations {
     std::chrono::nanoseconds forward{0}, backward{0}, communication{0}, overlap{0};
 };
 Durations durations(const Moments& moments);
 
-/// Averages over the iterations that are looked at.
+/// Averages over the measured iterations.
 class Statistics {
  public:
-    /// Whether the iteration (from 1) is one, at the debug level that there is now.
+    /// Whether the iteration (from 1) is measured, at the present debug level.
     static bool wants(std::uint64_t iteration);
     void add(const Durations& iteration);
     void report(const ProcessGroup& group, const DistributedDataParallelOptions& options,
@@ -45,17 +45,17 @@ class Statistics {
     std::int64_t iterations_ = 0;
 };
 
-/// Takes the moments of the iterations that are looked at, and logs the averages at the end of each. In an iteration
-/// that is not looked at, calls do nothing. Of several calls for one moment the first one counts.
+/// Records the moments of measured iterations, and logs the averages at the end of each. In other iterations, calls do
+/// nothing. Of several calls for one moment the first counts.
 class Timing {
  public:
     void begin(bool is_looked_at);
-    /// Whether the open iteration is looked at.
+    /// Whether the open iteration is measured.
     bool is_on() const noexcept { return is_on_; }
     void backward_begins() { note(moments_.backward_began); }
     void all_are_computed() { note(moments_.computed); }
     void sending_begins() { note(moments_.sending_began); }
-    /// A bucket has arrived, at `when`; the last one counts.
+    /// A bucket was complete at `when`; the last bucket counts.
     void arrived(Clock::time_point when);
     void end(const ProcessGroup& group, const DistributedDataParallelOptions& options, std::size_t unused_bytes);
 

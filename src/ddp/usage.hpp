@@ -1,5 +1,5 @@
-// Usage: which parameters the backward passes have used since gradients were averaged last, here and on all ranks, and
-// what this rank keeps of those that it has left out.
+// Usage: which parameters the backward passes have used since the last averaging of gradients, on this rank and on all
+// ranks, and the former gradients of the parameters that this rank has left out.
 //
 // A parameter without a gradient counts as zeros in the average. If another rank has used it, the average is its
 // gradient on every rank; if no rank has, each rank's gradient stays as it was.
@@ -25,14 +25,14 @@ class Usage {
     /// A parameter that this rank has not used.
     struct LeftOut {
         std::size_t parameter = 0;
-        Tensor kept{};  ///< its gradient as it was; empty: leave_out() was not to keep it
+        Tensor kept{};  ///< its former gradient; empty: Keep::no
     };
     enum class Shared { yes, no };
     enum class Keep { yes, no };
 
-    /// `shared`: whether ranks may differ, so that they have to tell each other (find_unused_parameters).
+    /// `shared`: whether ranks may use different parameters, and so must tell each other (find_unused_parameters).
     Usage(std::size_t parameters, Shared shared);
-    /// A collective that send() has begun keeps its buffer until it is over.
+    /// A collective that send() has begun keeps its buffer until it is complete.
     ~Usage();
     Usage(const Usage&) = delete;
     Usage& operator=(const Usage&) = delete;
@@ -46,26 +46,27 @@ class Usage {
         TUTTI_ASSERT(parameter < here_.size());
         return here_[parameter] != 0;
     }
-    /// Puts zeros to `place`, which is in host memory; `keep`: a copy of what was there stays in left_out().
+    /// Writes zeros to `place`, which is in host memory. `keep`: keeps a copy of the former values in left_out().
     void leave_out(std::size_t parameter, const TensorView& place, Keep keep);
-    /// Those of this iteration.
+    /// The parameters left out in this iteration.
     const std::vector<LeftOut>& left_out() const noexcept { return left_out_; }
 
-    /// Tells all ranks, if they have to know; a collective call of the group. The parameters' averages come before it.
+    /// Starts the exchange of usage between all ranks, if it is shared; a collective call of the group, after the
+    /// averages.
     void send(const ProcessGroup& group);
-    /// Waits for what send() began, and throws its errors. False: nothing was sent.
+    /// Waits for the collective of send(), and throws its errors. False: nothing was sent.
     bool receive();
-    /// After receive(): whether any rank has used it.
+    /// After receive(): whether any rank has used the parameter.
     bool is_used_anywhere(std::size_t parameter) const {
         TUTTI_ASSERT(everywhere_.has_value() && parameter < here_.size());
         return everywhere_->span<std::int32_t>()[parameter] != 0;
     }
-    /// Gradients are averaged: counts anew.
+    /// Forgets all usage, after an averaging.
     void clear();
 
  private:
     std::vector<std::int32_t> here_;    // by parameter
-    std::optional<Tensor> everywhere_;  // the largest of all ranks, where they need to know
+    std::optional<Tensor> everywhere_;  // the maximum over all ranks, if shared
     std::optional<Work> work_;
     std::vector<LeftOut> left_out_;
 };

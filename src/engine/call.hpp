@@ -1,6 +1,6 @@
 // CollectiveCall: one rank's call of a collective, from the checks of its arguments to the bytes that it moves. The
-// checks fill it in (api/call), an Operation keeps it, slots run it as it is (slots.hpp), and a planner makes from it
-// what the algorithms ask for (algorithm/request.hpp).
+// checks fill it in (api/call), an Operation keeps it, slots run it directly (slots.hpp), and a planner turns it into a
+// request for the algorithms (algorithm/request.hpp).
 #pragma once
 
 #include "core/assert.hpp"
@@ -22,28 +22,29 @@ struct Stretch {
     bool operator==(const Stretch&) const = default;
 };
 
-/// It refers to its caller's memory and numbers. Counts and offsets are in elements of `dtype`.
+/// A call refers to its caller's memory and lists. Counts and offsets are in elements of `dtype`.
 struct CollectiveCall {
     Collective collective = Collective::barrier;
     int root = 0;
     const std::byte* input = nullptr;  ///< this rank's contribution, if it makes one
     std::byte* output = nullptr;
-    std::size_t block_bytes = 0;  ///< of one rank's block; of the whole where there are no blocks
-    std::uint64_t count = 0;      ///< its elements
+    std::size_t block_bytes = 0;  ///< bytes of one rank's block; without blocks, of the whole buffer
+    std::uint64_t count = 0;      ///< elements of this block or buffer
     DType dtype = DType::uint8;
     ReduceOp::Kind op = ReduceOp::Kind::sum;
-    bool in_place = false;  ///< results come in the place of the values: `input` is `output`
+    bool in_place = false;  ///< results overwrite the values: `input` is `output`
     std::uint64_t divisor = 1;
     std::uint64_t fingerprint = 0;
 
-    /// `block_bytes` of blocks of different lengths; no slot fits those but an all_to_all's, which has counts for each.
+    /// Value of `block_bytes` for blocks of different lengths. Such calls do not fit slots, except an all_to_all, which
+    /// has counts for each block.
     static constexpr std::size_t different = ~std::size_t{0};
-    /// Sets the two, of the type that is set.
+    /// Sets `count` and `block_bytes`; call it after setting `dtype`.
     void set_count(std::uint64_t elements) noexcept {
         count = elements;
         block_bytes = elements * size_of(dtype);
     }
-    /// Elements of each rank's block where they differ; empty: `count` each. Not of an all_to_all.
+    /// Elements of each rank's block if they differ; empty: `count` each. Not for an all_to_all.
     std::span<const std::uint64_t> counts;
     /// Sets these, or the count that all of them have. The counts stay where they are.
     void set_counts(std::span<const std::uint64_t> of_ranks) noexcept;
@@ -64,11 +65,11 @@ struct CollectiveCall {
     std::uint64_t received_from(int peer) const noexcept { return bytes_of_block(receive_counts, peer); }
     bool large = false;  ///< this rank's blocks do not fit: it says so, and all go on with a schedule
 
-    /// The parts of `input` that `rank`, of `ranks`, reads, and those of `output` that it writes, if it does: the
-    /// whole, its own block, or a block for each rank, by rank. An empty block begins at 0.
+    /// The parts of `input` that `rank`, of `ranks`, reads, and the parts of `output` that it writes: the whole, its
+    /// own block, or a block for each rank, by rank; none if it reads or writes nothing. An empty block begins at 0.
     std::vector<Stretch> input_parts(int rank, int ranks) const;
     std::vector<Stretch> output_parts(int rank, int ranks) const;
-    /// The same one by one: f(part).
+    /// Call f(part) for each of these parts.
     template <class F>
     void for_each_input_part(int rank, int ranks, F&& f) const {
         for_each_part(traits_of(collective).input, rank, ranks, send_counts, send_offsets, f);
@@ -77,7 +78,7 @@ struct CollectiveCall {
     void for_each_output_part(int rank, int ranks, F&& f) const {
         for_each_part(traits_of(collective).output, rank, ranks, receive_counts, receive_offsets, f);
     }
-    /// Bytes that this rank puts in; of a scatter, where the root alone puts values in, those that it gets.
+    /// Bytes of this rank's contribution; in a scatter, to which only the root contributes, the bytes that it gets.
     std::uint64_t contributed_bytes(int rank, int ranks) const noexcept;
 
  private:
@@ -113,7 +114,7 @@ void CollectiveCall::for_each_part(CollectiveTraits::Extent extent, int rank, in
     }
 }
 
-/// Writes the numbers of all blocks out, in elements, where `to` has a list for each: counts, or send_counts,
+/// Appends the counts and offsets of all blocks, in elements, to the lists in `to`: counts, or send_counts,
 /// send_offsets, receive_counts and receive_offsets.
 template <class Lists>
 void write_blocks(Lists& to, const CollectiveCall& call, int rank, int ranks) {

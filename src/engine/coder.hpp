@@ -1,4 +1,4 @@
-// Coder: runs the steps of a schedule on codes of few bits, and on the magnitudes that their scales are made of.
+// Coder: runs a schedule's steps that process codes of few bits, or the magnitudes from which scales are computed.
 //
 // Threads: one at a time.
 #pragma once
@@ -16,7 +16,7 @@ namespace tutti::engine {
 
 class Coder {
  public:
-    /// `step` is one of them, of that schedule; `rank` is this one's.
+    /// `step`: a step of `schedule` that knows() accepts; `rank`: this rank.
     void run(const schedule::Schedule& schedule, const schedule::Step& step, const RunBuffers& buffers,
              const Operands& operands, int rank);
     static bool knows(schedule::StepKind kind) noexcept {
@@ -27,7 +27,7 @@ class Coder {
     struct Numbers {
         const void* at;
         DType dtype;
-        float* residual;  ///< of the first one; null: none is kept
+        float* residual;  ///< error of the first number; null: errors are not kept
     };
     struct Codes {
         std::byte* scales;
@@ -44,7 +44,7 @@ class Coder {
     void magnitudes(const schedule::Step& step, const schedule::Chunk& source);
     void largest(const schedule::Step& step, std::span<const schedule::Operand> operands) const;
 
-    // Of the step that runs.
+    // Arguments of the step that runs.
     const schedule::Schedule* schedule_ = nullptr;
     const RunBuffers* buffers_ = nullptr;
     const Operands* operands_ = nullptr;

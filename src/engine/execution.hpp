@@ -1,6 +1,5 @@
-// Execution: runs one rank's schedule over a mailbox and an arena. It decides which step runs next; chunks lie where
-// RunBuffers says, values come and go through shared memory by Publications and PeerBuffers.
-//
+// Execution: runs one rank's schedule over a mailbox and an arena. It decides which step runs next; RunBuffers knows
+// where chunks lie; Publications and PeerBuffers exchange values through shared memory.
 // Never blocks: progress() runs every step that can run and returns. Threads: one at a time (the group's lock).
 // Buffers belong to the caller and stay in place until done().
 #pragma once
@@ -33,7 +32,7 @@ class Execution final : public Running {
     Execution(std::shared_ptr<const schedule::Schedule> schedule, const Operands& operands, RankContext& context);
     ~Execution() override;
 
-    /// Another run, of one that is done, in the same memory.
+    /// Starts another run in the same memory; the previous run must be done.
     void restart(std::shared_ptr<const schedule::Schedule> schedule, const Operands& operands);
     bool progress() override;
     bool done() const noexcept override { return first_open_ == states_.size(); }
@@ -47,13 +46,13 @@ class Execution final : public Running {
  private:
     enum class State : std::uint8_t { open, running, done };
 
-    /// The transfer of a step, and what its step does with the bytes that come.
+    /// The transfer of a step, and what the step does with arriving bytes.
     struct Message {
         transport::Transfer transfer;
         const Execution* of = nullptr;
         const schedule::Step* step = nullptr;
 
-        /// Combines them with this rank's.
+        /// Combines arrived bytes with this rank's.
         void operator()(std::size_t offset, std::span<const std::byte> arrived) const;
     };
 
@@ -81,15 +80,15 @@ class Execution final : public Running {
     PeerBuffers peers_;
     std::vector<State> states_;  // by step
     std::size_t first_open_ = 0;
-    // How far ahead of first_open_ steps may run: enough to keep every link busy, and few to look at. Grows when
-    // needed, and covers at least the steps that have been started.
+    // How far beyond first_open_ steps may run: enough to keep every link busy, few enough to scan. Grows when needed,
+    // and covers at least the started steps.
     static constexpr std::size_t window_base = 64;
     std::size_t window_ = window_base;
-    std::size_t started_ = 0;                 // end of the transfers that have been started
-    std::uint32_t idle_ = 0;                  // turns without a move
+    std::size_t started_ = 0;                 // end of the started transfers
+    std::uint32_t idle_ = 0;                  // progress() calls in which nothing moved
     std::size_t next_shared_ = 0;             // index of the next staging step
-    std::vector<Message> messages_;           // by step; stay in their places while posted
-    std::vector<std::pair<int, bool>> held_;  // of one turn: lanes (peer, sends)
+    std::vector<Message> messages_;           // by step; must not move while posted
+    std::vector<std::pair<int, bool>> held_;  // within one progress(): lanes (peer, sends)
     // As schedule_->functions.
     std::vector<std::shared_ptr<const StepFunction>> functions_;
     // Of one step.

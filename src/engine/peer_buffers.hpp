@@ -1,11 +1,10 @@
-// PeerBuffers: the buffers of the ranks of one host, as far as each rank lets the others touch them: how ranks meet, so
-// that each knows where the others' buffers lie, and how a rank reaches these. They lie in symmetric memory, which all
-// map, or in ordinary memory, from and to which the kernel copies.
-// An operation that fails gives its buffers back to the caller while others may still touch them. So it revokes the
-// addresses that it named when the ranks met. A reader looks, after it has read, whether the buffer still stood. A
-// writer stores first that it writes (writing_to), then looks whether the buffer stands; the rank that revokes waits
-// for the writers. Each makes a full fence between its store and its look, so that one of the two sees the other
-// (Dekker's algorithm).
+// PeerBuffers: the buffers of the ranks of one host, as far as each rank lets the others access them: how ranks meet,
+// so that each learns where the others' buffers lie, and how a rank reads and writes these. They lie in symmetric
+// memory, which all ranks map, or in ordinary memory, which the kernel copies.
+// An operation that fails gives its buffers back to the caller while others may still access them. So it revokes the
+// addresses that it named when the ranks met. A reader checks, after its read, that the buffer had not been revoked. A
+// writer first stores that it writes (writing_to), then checks the same; the revoking rank waits for the writers. Both
+// make a full fence between their store and their check, so that one of the two sees the other (Dekker's algorithm).
 //
 // Threads: one at a time (the group's lock).
 #pragma once
@@ -24,33 +23,32 @@ namespace tutti::engine {
 
 class PeerBuffers {
  public:
-    /// Both must outlive it.
+    /// Both must outlive the object.
     PeerBuffers(const RankContext& context, Publications& publications)
         : context_(context), publications_(publications) {}
 
-    /// Before the ranks meet for a run of that schedule, which must outlive the run.
+    /// Call this before the ranks meet for a run of `schedule`, which must outlive the run.
     void begin(const schedule::Schedule& schedule, const Operands& operands);
-    /// Names this rank's chunks of `meet`, once, and looks at those of the others. True: all have named theirs, and can
-    /// be reached. Publishes, so it needs room for that.
+    /// Publishes the addresses of this rank's chunks of `meet`, once, and reads the others'. True: all ranks have named
+    /// theirs, and all are reachable. Needs room for a publication.
     bool meet(const schedule::Step& meet);
-    /// All have named their buffers, and some cannot be reached: every rank sees that.
+    /// Whether all have named their buffers but some cannot be reached; every rank then sees that.
     bool are_out_of_reach() const noexcept { return out_of_reach_; }
 
-    /// Copies a chunk of a peer's to `into`. False: the peer has revoked it, or has died; its group learns why. Throws
-    /// DistBackendError where the kernel refuses.
+    /// Copies a peer's chunk to `into`. False: the peer has revoked it, or has died; the group finds out why. Throws
+    /// DistBackendError if the kernel refuses.
     bool get(int peer, const schedule::Chunk& chunk, std::span<std::byte> into) const;
-    /// Copies `from` to a chunk of a peer's; the same.
+    /// Copies `from` to a peer's chunk; result and errors as get().
     bool put(int peer, const schedule::Chunk& chunk, std::span<const std::byte> from) const;
-    /// Where a chunk of a peer's is mapped here; in schedules that map all buffers. Throws InternalError where it is
-    /// not.
+    /// Where a peer's chunk is mapped here, in schedules that map all buffers. Throws InternalError if it is not
+    /// mapped.
     std::byte* mapped(int peer, const schedule::Chunk& chunk) const { return find(peer, chunk).at; }
 
-    /// From now on no rank may touch this rank's buffers, which it has named or not. When this returns, none reads or
-    /// writes them any more.
+    /// Revokes this rank's buffers, named or not. When it returns, no other rank reads or writes them any more.
     void revoke() const noexcept;
 
  private:
-    /// A chunk of a peer's: in memory that this rank maps, or where the peer's process has it.
+    /// A peer's chunk: its place in memory that this rank maps, or its address in the peer's process.
     struct Far {
         std::byte* at = nullptr;
         std::uint64_t address = 0;
@@ -67,7 +65,7 @@ class PeerBuffers {
     const schedule::Schedule* schedule_ = nullptr;
     const Operands* operands_ = nullptr;
     std::vector<transport::NamedBuffers> named_;  // by rank
-    bool has_named_ = false;                      // others may touch this rank's
+    bool has_named_ = false;                      // others may access this rank's buffers
     bool out_of_reach_ = false;
 };
 

@@ -1,13 +1,12 @@
-// Publications: what the ranks of a host tell each other through the arena while they run schedules: that a rank has
-// put something into a slot of its ring (it publishes it), and that a rank needs earlier ones no longer (it releases
-// them).
+// Publications: the notices that ranks of a host exchange through the arena while they run schedules. A rank publishes
+// what it has put into a slot of its ring, and releases publications that it no longer needs.
 //
-// A publication has a number, which all ranks count alike: a schedule has as many as it has rounds, and takes its
-// numbers when it begins, with those of the schedules that it may fall back to. Its place is a slot of its rank's ring
-// in the staging area (transport/shm/LAYOUT.md).
+// All ranks number publications alike: a schedule has one for each of its rounds, and reserves their numbers when it
+// begins, with those of the schedules that it may fall back to. A publication lies in a slot of its rank's ring in the
+// staging area (transport/shm/LAYOUT.md).
 //
-// Invariants: a slot is written again when all ranks have released what was in it; a stamp stands behind the contents
-// that it tells of, a release behind the reads.
+// Invariants: a rank writes a slot again only after all ranks have released its former contents; it stores a stamp
+// after the contents that the stamp announces, and a release after its reads.
 //
 // Threads: one at a time (the group's lock); other ranks read the stamps and write their own.
 #pragma once
@@ -27,14 +26,14 @@ namespace tutti::engine {
 
 class Publications {
  public:
-    /// `context` must outlive it.
+    /// `context` must outlive the object.
     explicit Publications(RankContext& context);
 
-    /// Takes the numbers of a schedule that runs for the collective of that channel and fingerprint.
+    /// Reserves the numbers of a schedule that runs the collective with this channel and fingerprint.
     void begin(const schedule::Schedule& schedule, std::uint64_t channel, std::uint64_t fingerprint);
-    /// Goes on with those of the schedule that takes its place.
+    /// Continues with the numbers of the fallback of `schedule`.
     void fall_back_from(const schedule::Schedule& schedule);
-    /// Releases all that come before those of this schedule: numbers that nobody has used need no room.
+    /// Releases all publications before this schedule's: unused numbers need no room.
     void skip_earlier();
     /// The number of a step's publication; that of round 0.
     std::uint64_t of(const schedule::Step& step) const noexcept { return base_ + step.round; }
@@ -48,38 +47,39 @@ class Publications {
         TUTTI_ASSERT(context_.arena != nullptr);
         return context_.arena->slot(context_.local_rank, publication);
     }
-    /// How to copy into that slot; null: by ordinary stores, for this rank was the last to read there, and has the
-    /// lines in its cache.
+    /// How to copy into this publication's slot; null: by ordinary stores, since this rank was the last to read there
+    /// and has the lines in its cache.
     transport::StagingCopy* copy_for(std::uint64_t publication) const noexcept {
         TUTTI_ASSERT(own_place(publication) < context_.read_last.size());
         return context_.read_last[own_place(publication)] ? nullptr : context_.staging_copy;
     }
-    /// This rank has written there.
+    /// Notes that this rank has written the publication's slot.
     void note_written(std::uint64_t publication) {
         TUTTI_ASSERT(own_place(publication) < context_.read_last.size());
         context_.read_last[own_place(publication)] = false;
     }
-    /// All others may look: the slot's contents, and what this rank has written in others' buffers, are there.
+    /// Announces the publication: the slot's contents, and this rank's writes into other ranks' buffers, are complete.
     void tell(std::uint64_t publication);
-    /// This rank needs no earlier one. In a schedule in place: it has done all its steps before this one (a signal).
+    /// Releases all earlier publications. In a schedule in place: announces that this rank has done all steps before
+    /// this one (a signal).
     void release(std::uint64_t publication);
 
     // ---- The others'
 
     /// Whether the peer has made the publication, and has not revoked it.
     bool is_there(int peer, std::uint64_t publication) const;
-    /// The same, of an operation like this one: at the first contact this rank compares what the peer has called.
+    /// As is_there(), for the same operation: at the first contact with a peer this rank compares their calls.
     bool is_usable(int peer, std::uint64_t publication);
-    /// A rank that has called something else, and the fingerprint of that.
+    /// A rank that has called something else, and its call's fingerprint.
     const std::optional<std::pair<int, std::uint64_t>>& mismatch() const noexcept { return mismatch_; }
-    /// The publication of a rank that this one reads now.
+    /// The contents of a peer's publication, for a read now.
     const std::byte* read(int peer, std::uint64_t publication) const;
-    /// Up to which publication a rank has released them.
+    /// The peer's counter: it has released all publications before this number.
     const std::atomic<std::uint64_t>& released_by(int peer) const;
     /// Whether every other rank of this host has released all publications before this one.
     bool all_released(std::uint64_t publication) const;
 
-    // ---- Adds each rank that this one waits for to `ranks`, with `add`
+    // ---- Call add(rank) for each rank that this one waits for
 
     /// Until this publication has room.
     template <class F>

@@ -22,24 +22,25 @@ struct RankContext {
     transport::Arena* arena = nullptr;  ///< null: no shared memory
     const transport::SymmetricMemory* symmetric = nullptr;
     transport::StagingCopy* staging_copy = nullptr;  ///< null: memcpy
-    HugePages* huge_pages = nullptr;                 ///< learns which buffers operations use; null: none does
-    /// The memory of a rank (the mailbox's) of this host; empty: the kernel does not let ranks copy from each other.
+    HugePages* huge_pages = nullptr;                 ///< learns which buffers operations use; may be null
+    /// Access to the memory of a rank of this host, by mailbox rank; empty: the kernel does not let ranks copy from
+    /// each other.
     std::function<const transport::PeerMemory*(int rank)> memory;
-    std::vector<int> world_of;            ///< the mailbox's rank of each rank; empty: the same
+    std::vector<int> world_of;            ///< mailbox rank of each rank; empty: equal to the rank
     int rank = 0;                         ///< this rank
     std::uint64_t channel = 0;            ///< the bits that all channels of this group's collectives have in common
-    int local_rank = 0;                   ///< in the arena
+    int local_rank = 0;                   ///< this rank's number in the arena
     std::vector<int> local_of;            ///< arena rank of each rank of this host, -1 elsewhere
-    std::uint64_t first_publication = 0;  ///< of the next schedule; equal on all ranks of a host
-    /// By place in the staging area: whether this rank was the last to touch it, and read there.
+    std::uint64_t first_publication = 0;  ///< the next schedule's; equal on all ranks of a host
+    /// By place in the staging area: whether the last access was a read by this rank.
     std::vector<bool> read_last;
 
-    /// The mailbox's rank of a rank.
+    /// The mailbox rank of a rank.
     int in_mailbox(int peer) const {
         TUTTI_ASSERT(world_of.empty() || static_cast<std::size_t>(peer) < world_of.size());
         return world_of.empty() ? peer : world_of[static_cast<std::size_t>(peer)];
     }
-    /// Calls f(rank, its arena rank) for every other rank of this host, in their order.
+    /// Calls f(rank, arena rank) for every other rank of this host, in rank order.
     template <class F>
     void for_each_neighbour(F f) const {
         for (std::size_t r = 0; r < local_of.size(); ++r) {

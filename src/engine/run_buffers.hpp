@@ -1,6 +1,5 @@
-// RunBuffers: where the chunks of a schedule lie in one run of it: the caller's input and output, and scratch buffers
-// of its own, one after the other, in memory that the next run uses again.
-//
+// RunBuffers: where the chunks of a schedule lie in one run of it: in the caller's input and output, and in scratch
+// buffers, which lie one after the other in memory that later runs reuse.
 // Threads: one at a time.
 #pragma once
 
@@ -17,13 +16,12 @@
 
 namespace tutti::engine {
 
-/// The parameters of a quantised call that may differ between ranks, whose schedule does not. The memory is the
-/// caller's.
+/// The parameters of a quantised call that may differ between ranks, unlike its schedule. The memory is the caller's.
 struct Coding {
     std::optional<float> scale{};         ///< for all blocks (Step::given)
     std::optional<std::uint64_t> seed{};  ///< codes are rounded by chance
-    /// The rounding errors of earlier calls, which this one adds to the values that it rounds; then its own errors.
-    /// Null, or as many as input elements, and as elements of this rank's slice.
+    /// The rounding errors of earlier calls, which this call adds to the values that it rounds, and replaces by its own
+    /// errors. Null, or one for each element of the input, and of this rank's slice.
     float* residual = nullptr;
     float* result_residual = nullptr;
     std::uint64_t first_result = 0;  ///< number of the first element of this rank's slice
@@ -38,12 +36,12 @@ struct Operands {
     std::uint64_t divisor = 1;
     std::uint64_t channel = 0;
     std::uint64_t fingerprint = 0;
-    const Coding* coding = nullptr;  ///< of a quantised call; the caller's
+    const Coding* coding = nullptr;  ///< set for a quantised call; owned by the caller
 };
 
 class RunBuffers {
  public:
-    /// From now on chunks are those of this schedule, on the buffers of this call.
+    /// Places the chunks of this schedule in the buffers of this call.
     void place(const schedule::Schedule& schedule, const Operands& operands);
 
     /// A row of the schedule's table of buffers, in this run.

@@ -1,5 +1,5 @@
-// The steps of a call in the slots, instantiated where they are called: the compiler resolves the collective and the
-// receiver of the events there, at no cost on the way.
+// The steps of a call in slots, instantiated in the caller: the compiler resolves the collective and the receiver of
+// the events, so neither costs time at run time.
 #pragma once
 
 #include "core/assert.hpp"
@@ -17,7 +17,7 @@ using transport::ShortSlot;
 using transport::SmallHead;
 using transport::SmallSlot;
 
-// Ranks that wait for none run ahead: their contributions are prefetched this many slots before they are needed.
+// Ranks that wait for no other run ahead: the others prefetch their contributions this many slots in advance.
 inline constexpr std::uint64_t fetched_ahead = 3;
 
 // Only the root's contribution is needed, or only the root needs contributions, or each rank those of the ranks before
@@ -46,7 +46,7 @@ constexpr bool needs(Collective collective, int root, int peer, int rank) {
     return !to_root(collective) || rank == root;
 }
 
-// As memcpy, which is not called for the few bytes that most contributions have.
+// As memcpy, but without a call for the few bytes that most contributions have.
 [[gnu::always_inline]] inline void copy_few(std::byte* to, const std::byte* from, std::size_t bytes) {
     TUTTI_ASSERT(bytes == 0 || (to != nullptr && from != nullptr));
     if (bytes >= sizeof(std::uint64_t) && bytes <= 2 * sizeof(std::uint64_t)) {
@@ -75,7 +75,7 @@ template <class F>
 
 }  // namespace slots
 
-// The place of the head of the collective so many later, if it is of the same kind.
+// The offset of the head of the `later`-th next collective, if it is of the same kind.
 [[gnu::always_inline]] inline std::size_t Slots::head_ahead(const SlotState& state,
                                                             std::uint64_t later) const noexcept {
     using namespace slots;
@@ -101,7 +101,7 @@ template <Collective c>
                                     : offsetof(RankControl, in_turn) + slot * sizeof(SmallSlot);
         state.turn = number;
     }
-    // Behind this rank's reads of all before it.
+    // Released after this rank's reads for all earlier calls.
     TUTTI_ASSERT(state.head > 0 && (state.turn == 0) == one_way(c));
     arena_->control(rank_).small_begun.store(state.sequence, std::memory_order_release);
     return state;
@@ -138,7 +138,7 @@ template <Collective c, SlotEvents Events>
                 events.blocks_differ(peer, *bytes, call.received_from(peer));
         }
         if (events.failed()) return true;
-        // A rank that had to wait is as quick as its peer: a prefetch would only take lines away that the peer is about
+        // A rank that had to wait is as fast as its peer: a prefetch would only take lines away that the peer is about
         // to write.
         if (one_way(c) && !state.waited)
             __builtin_prefetch(reinterpret_cast<const std::byte*>(&arena_->control(peer)) +
@@ -173,7 +173,7 @@ template <Collective c, SlotEvents Events>
     }
     state.published = true;
     arena_->ring_all_doorbells(rank_);
-    // Here it costs little: the others' contributions are on their way meanwhile.
+    // A prefetch costs little here: the others' contributions are on their way meanwhile.
     if (!one_way(c) && size_ > 1) __builtin_prefetch(&head(state, rank_ == 0 ? 1 : 0));
     events.published();
     return true;
@@ -188,8 +188,8 @@ inline bool Slots::reusable(const SlotState& state, Events& events) {
     for (int peer = 0; peer < size_; ++peer) {
         std::uint64_t& seen = seen_[static_cast<std::size_t>(peer)];
         if (peer == rank_ || seen + ahead_ > state.sequence) continue;
-        // A look takes a cache line from a busy peer: wait until it is worth several places. Only such a look counts,
-        // as after it the records are compared.
+        // Reading small_begun takes a cache line from a busy peer: wait until it frees several slots. Only such a read
+        // counts, since the records are compared after it.
         const std::uint64_t begun = arena_->control(peer).small_begun.load(std::memory_order_acquire);
         if (begun + ahead_ / 2 < state.sequence) return false;
         seen = begun;
@@ -199,7 +199,7 @@ inline bool Slots::reusable(const SlotState& state, Events& events) {
     return !events.failed();
 }
 
-// Whether all contributions that this rank needs are there.
+// Makes this rank's result; all contributions that it needs are there.
 template <Collective c>
 [[gnu::always_inline]] inline void Slots::finish(const CollectiveCall& call, const SlotState& state) const {
     TUTTI_ASSERT(state.published && state.next == size_);
@@ -209,9 +209,10 @@ template <Collective c>
     if (bytes == 0) return;
     const std::size_t published = bytes * schedule::blocks_in_slot(c, size_);
     const auto me = static_cast<std::size_t>(rank_);
-    // A rank's own contribution is where the caller has it: where no rank waits for it, it is nowhere else, and bytes
-    // written around the cache would have to be fetched from memory. It may be where the result goes. Where the block
-    // for this rank lies, among all or without the contributor's own one.
+    // A rank takes its own contribution from the caller's buffer, which may be where the result goes: if no rank waits
+    // for it, it is nowhere else, and bytes written around the cache would have to be fetched from memory. `at`: where
+    // the block for this rank lies among all blocks; `at_of_earlier`: in a slot without its contributor's block, if
+    // that came before.
     constexpr bool split = schedule::splits(c);
     const std::size_t at = split ? me * bytes : 0, at_of_earlier = split ? at - bytes : 0;
     const auto part_for_me = [&](int rank) __attribute__((always_inline)) {

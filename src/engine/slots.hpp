@@ -2,19 +2,19 @@
 // header and payload together, and reads the contributions that it needs from the others' slots. No allocation, no
 // clock; one cache miss a peer where the payload is short.
 //
-// Where all wait for all, no rank is more than one collective ahead, and two slots do. Where not, a rank may run ahead:
-// the root of a broadcast waits for nobody, and rank 0 of a scan neither. Before a rank uses a slot again, all ranks
-// must have begun a later collective than the one that it holds, which they do only when they have read all that they
-// needed.
+// If all ranks wait for all, no rank is more than one collective ahead, and two slots suffice. Otherwise a rank may run
+// ahead: the root of a broadcast and rank 0 of a scan wait for no rank. Before a rank reuses a slot, all ranks must
+// have begun a later collective than the slot's; they begin it only when they have read all that they needed.
 //
 // Agreement. A slot carries a digest of this collective and of all before it. A rank that waits for another compares
-// it, so it finds any disagreement up to then, also about a collective in which no rank had to wait: ranks that wait
-// for none neither fence nor look, and return. A rank that runs out of slots finds the disagreements that are left
-// (SlotEvents::look_back), or the group does, when it begins a collective that is not short, waits for a message,
+// the digests, so it finds any disagreement up to then, also about a collective in which no rank had to wait (there
+// ranks return without a fence or a check). A rank that runs out of slots finds the remaining disagreements
+// (SlotEvents::look_back). So does the group, when it begins a collective that is not short, waits for a message,
 // leaves, or waits for long: ranks that disagree may look for each other's contributions in different slots.
 //
-// all_to_all. The sizes of the blocks differ by pair, so no rank can tell by itself whether all contributions fit. Each
-// says it in its slot; if any does not fit, all see it, and all go on with a schedule (slots_blocks.cpp).
+// all_to_all. The sizes of the blocks differ by pair, so no rank alone knows whether all contributions fit. Each rank
+// says in its slot whether its own does; if any does not, all ranks see that and continue with a schedule
+// (slots_blocks.cpp).
 //
 // Nothing here blocks: advance() does all that it can do now. Threads: one at a time (the group's lock).
 #pragma once
@@ -36,39 +36,39 @@
 
 namespace tutti::engine {
 
-/// How far one has come on this rank.
+/// The progress of one call in slots on this rank.
 struct SlotState {
-    std::uint64_t sequence = 0;  ///< among the calls in slots; 0: it is not one
-    std::uint64_t turn = 0;      ///< among those in which all wait for all; 0: it is not one
+    std::uint64_t sequence = 0;  ///< its number among calls in slots; 0: it is not in slots
+    std::uint64_t turn = 0;      ///< its number among calls in which all wait for all; 0: it is none
     std::uint64_t digest = 0;    ///< of this collective and all before it
-    std::size_t head = 0;        ///< bytes in a rank's RankControl before its SmallHead
-    bool is_short = false;       ///< that is a ShortSlot's
+    std::size_t head = 0;        ///< offset of its SmallHead in a rank's RankControl, in bytes
+    bool is_short = false;       ///< the head is a ShortSlot's
     bool published = false;
     bool waited = false;  ///< for some rank's contribution
     bool large = false;   ///< some rank's contribution did not fit
     int next = 0;         ///< the rank whose contribution comes next
     static constexpr std::uint64_t unknown = ~std::uint64_t{0};
-    std::uint64_t largest = unknown;  ///< all_to_all: bytes of the largest block that has been heard of
+    std::uint64_t largest = unknown;  ///< all_to_all: bytes of the largest block known so far
 };
 
-/// The receiver of a call's findings on its way. After any of these the call may have failed.
+/// The receiver of a call's events. After any of these the call may have failed.
 template <class T>
 concept SlotEvents = requires(T& events, int peer, std::uint64_t bytes) {
-    { events.failed() } -> std::convertible_to<bool>;  // the call ends where it is
-    events.published();                        // this rank's contribution is there, and the others' are on their way
-    events.disagreement(peer);                 // that rank's digest is another one
-    events.blocks_differ(peer, bytes, bytes);  // all_to_all: it sends the first where this rank expects the second
-    events.look_back();  // this rank has looked how far the others are: all have passed its last look
+    { events.failed() } -> std::convertible_to<bool>;  // whether the call has failed; it then stops
+    events.published();                        // this rank has published; others' contributions are on their way
+    events.disagreement(peer);                 // the digests of this rank and the peer differ
+    events.blocks_differ(peer, bytes, bytes);  // all_to_all: the peer sends the first, this rank expects the second
+    events.look_back();  // this rank has read the others' progress: all have passed its last such look
 };
 
-/// Whether all that `rank`, of `ranks`, sends in an all_to_all fits into its slot. Ranks may differ in that.
+/// Whether all blocks that `rank`, of `ranks`, sends in an all_to_all fit into its slot. The answer may differ by rank.
 bool blocks_fit_in_slot(const CollectiveCall& call, int rank, int ranks) noexcept;
 
 /// One rank's side of the slots of a group.
 class Slots {
  public:
-    /// `rank` is the arena's, of `size` ranks in all; `copy` is for payloads that are longer than a slot's own.
-    /// `ahead`: slots that a rank fills before it waits for those that read them; a power of two.
+    /// `rank`: this rank's number in the arena, of `size`; `copy`: for payloads that are longer than a slot's own.
+    /// `ahead`: slots that a rank fills before it waits for their readers; a power of two.
     Slots(const transport::Arena& arena, int rank, int size, transport::StagingCopy* copy,
           std::uint64_t ahead = transport::RankControl::small_slots)
         : arena_(&arena), copy_(copy), rank_(rank), size_(size), ahead_(ahead), seen_(static_cast<std::size_t>(size)) {
@@ -76,14 +76,14 @@ class Slots {
         TUTTI_ASSERT(std::has_single_bit(ahead) && ahead <= transport::RankControl::small_slots);
     }
 
-    /// The next one, in the order in which all ranks call them. The one before is over.
+    /// Begins the next call; all ranks make the calls in the same order. The previous call must be over.
     SlotState begin(const CollectiveCall& call, std::uint64_t digest);
-    /// Goes on as far as the others' contributions allow; true when this rank is done with it, or has to go on with a
-    /// schedule (state.large), or it has failed.
+    /// Advances the call as far as the others' contributions allow. True: this rank is done with the call, or must
+    /// continue with a schedule (state.large), or the call has failed.
     template <SlotEvents Events>
     bool advance(const CollectiveCall& call, SlotState& state, Events& events);
 
-    /// The same for one collective, where the caller is: the quickest way.
+    /// The same for one collective, inlined into the caller: the fastest way.
     template <Collective c>
     SlotState begin_as(const CollectiveCall& call, std::uint64_t digest);
     template <Collective c, SlotEvents Events>
@@ -94,9 +94,10 @@ class Slots {
         TUTTI_ASSERT(static_cast<std::size_t>(rank) < seen_.size());
         return seen_[static_cast<std::size_t>(rank)];
     }
-    /// Whether this rank needs that rank's contribution, and it is not there yet.
+    /// Whether this rank still waits for `peer`'s contribution.
     bool awaits(const CollectiveCall& call, const SlotState& state, int peer) const noexcept;
-    /// Adds the ranks that it waits for now: for their contributions, or until they have read what is in its next slot.
+    /// Adds the ranks that the call waits for now: for their contributions, or until they have read the next slot's
+    /// former contents.
     void add_waits(const CollectiveCall& call, const SlotState& state, std::vector<int>& ranks) const;
 
  private:
@@ -122,8 +123,8 @@ class Slots {
         std::byte* const control = reinterpret_cast<std::byte*>(&arena_->control(rank));
         return *reinterpret_cast<transport::SmallHead*>(control + state.head);
     }
-    /// Where the payload lies if it is too long to come with the head. Two ranks take turns where both write; a rank
-    /// that writes alone keeps to its own areas.
+    /// Where a payload lies that is too long to lie beside its head. If both of two ranks write, they take turns with
+    /// both ranks' areas; a rank that writes alone uses its own areas.
     std::byte* area(const SlotState& state, int rank) const noexcept {
         TUTTI_ASSERT(state.sequence > 0);
         using transport::RankControl;
@@ -131,7 +132,7 @@ class Slots {
         const int owner = arena_->in_turn(rank, state.turn, RankControl::in_turns);
         return arena_->control(owner).area_in_turn[state.turn % RankControl::in_turns];
     }
-    /// Where a contribution of that many bytes lies.
+    /// Where a contribution of `bytes` bytes lies.
     [[gnu::always_inline]] std::byte* payload(const SlotState& state, int rank, std::size_t bytes) const noexcept {
         return bytes <= transport::SmallSlot::payload_bytes ? head(state, rank).payload() : area(state, rank);
     }
@@ -142,7 +143,7 @@ class Slots {
     int size_;
     std::uint64_t ahead_;
     std::uint64_t sequence_ = 0;
-    std::uint64_t turn_ = 0;           // of these, those in which all wait for all
+    std::uint64_t turn_ = 0;           // calls so far in which all wait for all
     std::vector<std::uint64_t> seen_;  // by rank: the latest call that it has begun, as far as known
 };
 

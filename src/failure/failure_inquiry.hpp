@@ -1,10 +1,10 @@
-// FailureInquiry: finds out with the other ranks why an operation of a group times out, or why its ranks disagree. This
-// rank publishes its recent operations in the store and accuses; then all ranks fail with the same text, written by the
-// rank whose accusation prevails, which reads what all ranks have published (record/verdict).
+// FailureInquiry: finds out, together with the other ranks, why an operation of a group times out, or why its ranks
+// disagree. This rank publishes its recent operations in the store and accuses; then all ranks fail with the same text.
+// The rank whose accusation prevails writes it, from what all ranks have published (record/verdict).
 //
 // It also makes the titles of operations, for all error messages about them.
 //
-// Threads: publish_tail(), any; the rest one at a time (the world's lock).
+// Threads: publish_tail(): any; the rest: one at a time (the world's lock).
 #pragma once
 
 #include "operation/agreement.hpp"
@@ -43,7 +43,7 @@ class WorldFailures {
     virtual std::vector<int> departed() const = 0;
     /// Ranks that do not answer, though their connections are open.
     virtual std::vector<int> silent() const = 0;
-    /// The world ends with this error.
+    /// Ends the world with this error.
     virtual void fail(const std::exception_ptr& error) = 0;
     /// Whether the world has failed, or is about to.
     virtual bool failing() const = 0;
@@ -51,7 +51,8 @@ class WorldFailures {
 
 class FailureInquiry {
  public:
-    /// For the group with that name and number. `store`: for this group's inquiries alone. The others must outlive it.
+    /// For the group of that name and number. `store`: used only by this group's inquiries. The references must outlive
+    /// it.
     FailureInquiry(std::string group, std::uint32_t index, const Ranks& ranks, record::Recorder& recorder, Store store,
                    WorldFailures& court)
         : group_(std::move(group)),
@@ -79,10 +80,10 @@ class FailureInquiry {
                             std::uint64_t my_bytes);
     /// A rank of this host and this rank have called different collectives, as their records in shared memory show.
     void disagreement(const Agreement::Disagreement& found);
-    /// No operation that waits for that rank can complete: all ranks get the cause: `cause`, or the one the world
+    /// No operation that waits for `peer` can complete: fails all ranks with `cause`, or with the cause that the world
     /// knows.
     void give_up(int peer, const std::optional<rendezvous::Verdict>& cause = {});
-    /// Fails as another rank says: `told` is its verdict or, if that has not arrived, an accusation.
+    /// Fails as another rank says: `told` is the verdict of that rank or, if none has arrived, an accusation.
     void fail_as_told(const rendezvous::Verdict& told, const ErrorContext& context);
     /// Publishes this rank's recent operations for the other ranks, and dumps its record; later calls have no effect.
     void publish_tail(const std::string& reason);

@@ -2,7 +2,7 @@
 // that ends the world; accusations, and the verdict of the rank whose accusation prevails (the judge).
 //
 // News arrives on the membership's thread, in any order, and several items may have one cause: a cause (a death) takes
-// precedence over a symptom (a goodbye), and of two accusations the one that outranks the other, equal on all ranks.
+// precedence over a symptom (a goodbye), and of two accusations one outranks the other, the same one on all ranks.
 //
 // Threads: any.
 #pragma once
@@ -29,12 +29,12 @@ class Health {
 
     /// Receives one item of news.
     void hear(const rendezvous::Verdict& verdict);
-    /// This rank itself has found a cause. False: there is a verdict already.
+    /// This rank itself has found a cause. False: there is already a verdict.
     bool blame(const rendezvous::Verdict& verdict);
     /// Whether there is a verdict that take_news() has not returned yet.
     bool has_news() const noexcept { return has_news_.load(std::memory_order_acquire); }
     rendezvous::Verdict take_news();
-    /// The verdict that ends the world; nothing: there is none yet.
+    /// The verdict that ends the world; nullopt: there is none yet.
     std::optional<rendezvous::Verdict> cause() const;
     /// Raised with the first verdict: it aborts connection attempts.
     const AbortFlag& bad_news() const noexcept { return bad_news_; }
@@ -46,12 +46,12 @@ class Health {
     /// Waits for the judge's verdict; returns the accusation itself if none arrives by `limit`.
     rendezvous::Verdict await_judgement(const Deadline& limit);
 
-    /// Why no more data will arrive from a rank: it has left, or cannot be reached. `end`: of its stream, null: the
-    /// stream is open or does not exist; `all_read`: no stream from it can hold unread data. Empty: data may still
-    /// arrive.
+    /// Why no more data will arrive from a rank: it has left, or cannot be reached. `end`: how its stream ended; null:
+    /// the stream is open or does not exist. `all_read`: no stream from it can hold unread data. nullopt: data may
+    /// still arrive.
     std::optional<rendezvous::Verdict> gone(int peer, const transport::StreamEnd* end, bool all_read,
                                             Instant now) const;
-    /// Whether that rank has announced that it leaves the world.
+    /// Whether `rank` has announced that it leaves the world.
     bool has_said_goodbye(int rank) const;
     /// Ranks that do not answer: they are stopped, or cut off from the network.
     std::vector<int> silent() const;
@@ -59,7 +59,7 @@ class Health {
     std::vector<int> gone_for_good(std::span<const rendezvous::Card> cards) const;
     bool is_gone_for_good(int rank) const;
 
-    /// In a forked child: frees the lock, whose holder is in the parent, and forgets unread news.
+    /// In a forked child: frees the lock, whose holder exists only in the parent, and forgets unread news.
     void renew() noexcept;
 
  private:
@@ -69,7 +69,7 @@ class Health {
     mutable Mutex mutex_;
     std::condition_variable_any changed_;
     std::optional<rendezvous::Verdict> verdict_ TUTTI_GUARDED_BY(mutex_);
-    std::optional<rendezvous::Verdict> accusation_ TUTTI_GUARDED_BY(mutex_);  // the one that counts
+    std::optional<rendezvous::Verdict> accusation_ TUTTI_GUARDED_BY(mutex_);  // the one that prevails
     std::optional<rendezvous::Verdict> judgement_ TUTTI_GUARDED_BY(mutex_);
     std::set<int> silent_ TUTTI_GUARDED_BY(mutex_);
     std::set<int> goodbyes_ TUTTI_GUARDED_BY(mutex_);

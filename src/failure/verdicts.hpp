@@ -1,6 +1,6 @@
 // Verdicts: how the ranks of a world accuse each other of failures, and how the world fails. A rank that notices a
-// failure sends an accusation to all; the rank whose accusation prevails (the judge) writes the verdict; all fail with
-// that.
+// failure sends an accusation to all ranks; the rank whose accusation prevails (the judge) writes the verdict; all
+// ranks fail with it.
 //
 // Threads: any; functions that fail the world need its lock.
 #pragma once
@@ -26,7 +26,7 @@ class GroupTable;
 
 class Verdicts final : public WorldFailures {
  public:
-    /// All must outlive it; `membership` exists before any call.
+    /// All references must outlive it; `membership` must be set before any other call.
     Verdicts(int rank, int size, std::string group, GroupTable& groups, Failable& in_flight,
              const std::unique_ptr<rendezvous::Membership>& membership)
         : rank_(rank),
@@ -37,7 +37,7 @@ class Verdicts final : public WorldFailures {
           membership_(membership),
           health_(rank) {}
 
-    /// The connections to the other ranks, before anything is in flight. They must outlive this.
+    /// Sets the connections to the other ranks, before anything is in flight. They must outlive this.
     void attach(transport::Links& links, const transport::Mailbox& mailbox) noexcept {
         links_ = &links;
         mailbox_ = &mailbox;
@@ -61,17 +61,17 @@ class Verdicts final : public WorldFailures {
     bool accuse(const rendezvous::Verdict& accusation) override;
     /// Waits for the judge's verdict, and fails the world with it; under the lock.
     void fail_as_told(ErrorContext context) override;
-    /// This rank cannot continue, for that reason: the world fails on all ranks; under the lock.
+    /// This rank cannot continue, because of `reason`: fails the world on all ranks; under the lock.
     void fail_everywhere(const std::string& reason);
     /// Ends the world on all ranks; not under the lock.
     void abort(const std::string& reason);
 
-    /// Why no more data will arrive from a rank: it has left the world, or cannot be reached. All that it sent has been
-    /// read, but operations that wait for it may not have been completed yet. Empty: data may still arrive.
+    /// Why no more data will arrive from a rank: it has left the world, or cannot be reached. This rank has read all
+    /// that it sent, but may not have completed the operations that wait for it. nullopt: data may still arrive.
     std::optional<rendezvous::Verdict> gone(int peer) const override { return gone(peer, nullptr); }
-    /// The same in a group whose bytes a registered transport carries; null: the world's streams carry them.
+    /// As gone(peer), in a group whose bytes `transport` carries; null: the world's streams carry them.
     std::optional<rendezvous::Verdict> gone(int peer, ForeignStreams* transport) const;
-    /// Ranks that have left, whether or not all that they sent has been read; under the lock.
+    /// The ranks that have left, whether or not this rank has read all that they sent; under the lock.
     std::vector<int> departed() const override;
     std::vector<int> silent() const override { return health_.silent(); }
     /// Fails the world, and reports the error to this process's launcher; under the lock.
@@ -79,7 +79,7 @@ class Verdicts final : public WorldFailures {
     bool failing() const override;
     /// Health::gone_for_good() of this world.
     std::vector<int> gone_for_good() const { return health_.gone_for_good(membership_->cards()); }
-    /// Whether that rank's process refuses connections: it is dead, or has destroyed this world. Takes a round trip.
+    /// Whether the process of `rank` refuses connections: it is dead, or has destroyed this world. Takes a round trip.
     bool is_deaf(int rank) const;
 
  private:

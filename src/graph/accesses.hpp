@@ -15,7 +15,7 @@ struct Bytes {
 };
 
 struct Accesses {
-    std::vector<Bytes> reads, writes;  ///< as Piece's
+    std::vector<Bytes> reads, writes;  ///< as in Piece
     bool opaque = false;               ///< the ranges are bounds of tensors with gaps
 };
 Accesses accesses_of(const tutti::detail::Operation& operation);

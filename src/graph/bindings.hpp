@@ -1,4 +1,4 @@
-// Bindings: where the memory of a capture lies now, as Executable::bind() says.
+// Bindings: the present addresses of a capture's memory, after Executable::bind().
 //
 // Threads: one at a time.
 #pragma once
@@ -14,18 +14,19 @@ namespace tutti::graph {
 
 class Bindings {
  public:
-    /// Nothing has moved. `graph`: of capture(), or what passes made of it; it is looked at here alone.
+    /// Begins with all memory in place. `graph`: from capture(), or as passes changed it; only the constructor reads
+    /// it.
     explicit Bindings(const Graph& graph);
 
-    /// Moves all of them at once: each names the memory where it is before any of them moves. Throws InvalidArgument
-    /// where the graph has no such tensor, a part of it has moved, two bindings name the same, or what the graph writes
-    /// would share memory with something else of the graph; the bindings are then not to be used.
+    /// Moves all tensors at once: each binding names the memory by its place before this call. Throws InvalidArgument
+    /// if the graph has no such tensor, a part of it has moved, two bindings name the same tensor, or memory that the
+    /// graph writes would overlap other memory of the graph; do not use the object after that.
     void move(std::span<const Binding> bindings);
-    /// Where [at, at + bytes) of the capture lies now. Throws InvalidArgument where only a part of it has moved.
+    /// The present address of [at, at + bytes) of the capture. Throws InvalidArgument if only a part of it has moved.
     std::byte* place(const std::byte* at, std::uint64_t bytes) const;
 
  private:
-    /// Of the capture.
+    /// A buffer of the capture.
     struct Buffer {
         const std::byte* begin;
         const std::byte* end;

@@ -1,6 +1,6 @@
-// CapturedCalls: what a graph's nodes stand for in this process: prepared operations, functions, addresses.
+// CapturedCalls: the prepared operations, functions and addresses behind a graph's nodes, in this process.
 //
-// Immutable once its graph is there; graphs share it. Threads: any.
+// Immutable once the graph exists; graphs share it. Threads: any.
 #pragma once
 
 #include "api/call.hpp"
@@ -15,8 +15,8 @@
 namespace tutti::graph::detail {
 
 struct CapturedCall {
-    api::PreparedOperation model;  ///< of communication; never issued
-    Views run;                     ///< of a compute step
+    api::PreparedOperation model;  ///< the operation of a communication node; never issued
+    Views run;                     ///< the function of a compute step
     bool takes_views = false;
     bool elementwise = false;  ///< chunks are tensors of one dimension
     ConstTensorList reads;
@@ -26,7 +26,7 @@ struct CapturedCall {
 class CapturedCalls {
  public:
     std::vector<CapturedCall> calls;  ///< by Piece::call
-    std::vector<std::byte*> buffers;  ///< where they begin, by the graph's numbers
+    std::vector<std::byte*> buffers;  ///< their first bytes, by buffer number in the graph
 
     std::byte* address(const Range& range) const {
         TUTTI_ASSERT(range.bytes == 0 || range.buffer < buffers.size());

@@ -1,5 +1,5 @@
-// A collective of a graph as all ranks of its group make it: whether their calls match, and the contents that each rank
-// gets. Pure functions.
+// A collective of a graph, for all ranks of its group together: whether the ranks' calls match, and each rank's result.
+// Pure functions.
 #pragma once
 
 #include "graph/symbols.hpp"
@@ -17,15 +17,15 @@ using Blocks = std::vector<Contents>;  // by block
 using Pieces = std::vector<Blocks>;
 
 struct JointCall {
-    int first_rank = -1;  ///< in the group; the others are compared with it
+    int first_rank = -1;  ///< in the group; the others' calls are compared with its call
     const Node* first = nullptr;
     std::vector<Pieces> inputs;  ///< by rank of the group
     std::vector<const Node*> nodes;
     int joined = 0;
-    std::vector<Pieces> results;  ///< when all have joined
+    std::vector<Pieces> results;  ///< set when all ranks have joined
 };
 
-/// "another dtype": the first thing in which two ranks' calls do not match; empty: they do.
+/// The first difference between two ranks' calls ("another dtype"); empty: they match.
 std::string_view difference(const Node& a, const Node& b);
 
 struct WrongSize {

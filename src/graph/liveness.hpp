@@ -1,4 +1,4 @@
-// Liveness: the bytes whose present values somebody reads later, looked at from the end of a graph to its beginning.
+// Liveness: the bytes whose present values are read later, computed from the end of a graph to its beginning.
 //
 // Threads: one at a time.
 #pragma once
@@ -13,9 +13,9 @@ namespace tutti::graph {
 
 class LiveBytes {
  public:
-    /// After the last node: all bytes but the temporaries. The graph outlives it.
+    /// Begins after the last node, with all bytes live except temporaries. The graph must outlive the object.
     explicit LiveBytes(const Graph& graph);
-    /// From behind the node to before it. An asynchronous one uses its buffers until its wait.
+    /// Steps from after a node to before it. An asynchronous node uses its buffers until its wait.
     void step_back_over(const Node& node);
     bool any(const Range& range) const;
 

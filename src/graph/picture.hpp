@@ -12,21 +12,21 @@
 
 namespace tutti::graph {
 
-/// The time that a node takes on one of its rank's lanes, by the figures of Graph::predicted_us().
+/// The predicted time of a node on one of its rank's lanes, by the figures of Graph::predicted_us().
 struct Bar {
     int node = 0;             ///< position in Graph::nodes
-    bool moves_data = false;  ///< on the lane of communication
+    bool moves_data = false;  ///< whether it is on the communication lane
     double begin_us = 0, end_us = 0;
 };
-/// A bar for each node, in their order. A wait's begins when the rank arrives there. The latest end is the graph's
-/// predicted_us().
+/// A bar for each node, in the graph's order. A wait's bar begins when the rank reaches it. The last bar ends at the
+/// graph's predicted_us().
 std::vector<Bar> timeline(const Graph& graph);
 
 struct Panel {
     std::string title;
     const Graph& graph;
 };
-/// The panels side by side, on one scale of time. Of a graph with very many dependencies the arrows are left out.
+/// The panels side by side, on one time scale. Graphs with very many dependencies are drawn without arrows.
 std::string picture_of(std::span<const Panel> panels);
 
 }  // namespace tutti::graph

@@ -26,19 +26,20 @@ struct Step {
     enum class Kind { call, start, wait, compute, copy };
     Kind kind = Kind::copy;
     Plan plan;
-    Work work;                        ///< of a start, until it is waited for
-    Tensor scratch;                   ///< where the call's result goes if it may not go to its place at once
-    std::vector<Move> before, after;  ///< around the call
+    Work work;                        ///< of a start step, until its wait
+    Tensor scratch;                   ///< where the call's result goes if it cannot go to its place directly
+    std::vector<Move> before, after;  ///< copies before and after the call
     const detail::CapturedCall* function = nullptr;
     ConstTensorList reads;
     TensorList writes;
-    std::size_t started = 0;     ///< wait: the step that began it
-    const void* site = nullptr;  ///< the captured call's, for records of this one; null: none
+    std::size_t started = 0;     ///< wait: index of the start step
+    const void* site = nullptr;  ///< call site of the captured call, for the recorder; null: none
 
     void run(std::vector<Step>& all);
 };
 
-/// The steps of a graph that capture() made, with its buffers at those places, and its arena, if it has one, there.
+/// The steps of a graph from capture(), with its buffers where `bindings` places them, and its arena, if any, at
+/// `arena`.
 std::vector<Step> steps_of(const Graph& graph, const Bindings& bindings, std::byte* arena);
 
 }  // namespace tutti::graph

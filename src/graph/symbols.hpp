@@ -1,6 +1,6 @@
-// Symbols: what bytes hold, as terms over what they held at first. Equal terms are equal values on every input.
+// Symbols: the contents of bytes, as terms over their initial contents. Equal terms are equal values for every input.
 //
-// A term is known by a hash of 64 bits: two that differ are taken for equal once in 10^19. Pure functions.
+// A 64-bit hash stands for a term: two different terms have equal hashes once in 10^19. Pure functions.
 #pragma once
 
 #include "core/assert.hpp"
@@ -14,11 +14,11 @@
 
 namespace tutti::graph {
 
-/// The byte `shift` of a term. The bytes of one term that lie side by side are one stretch.
+/// Byte number `shift` of a term. Adjacent bytes of one term form one stretch.
 struct Symbol {
     std::uint64_t term = 0;
     std::uint64_t shift = 0;
-    int writer = -1;  ///< position of the node that put it there, for messages
+    int writer = -1;  ///< position of the node that wrote it, for messages
     Symbol from(std::uint64_t bytes) const { return {term, shift + bytes, writer}; }
     friend bool operator==(const Symbol& a, const Symbol& b) { return a.term == b.term && a.shift == b.shift; }
 };
@@ -30,7 +30,7 @@ struct Part {
 };
 using Contents = std::vector<Part>;
 
-/// In bytes.
+/// The length in bytes.
 std::uint64_t size_of(const Contents& contents) noexcept;
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) noexcept;
 std::uint64_t hash_of(std::uint64_t hash, const Contents& contents) noexcept;
@@ -38,7 +38,7 @@ std::uint64_t hash_of(std::uint64_t hash, const Contents& contents) noexcept;
 /// One rank's memory.
 class Memory {
  public:
-    /// Every byte holds what it held at first, which no two ranks have in common.
+    /// Every byte holds its initial contents, which are distinct on every rank.
     Memory(int rank, const std::vector<std::uint64_t>& buffers);
     Contents read(const Range& range) const;
     void write(const Range& range, const Contents& contents, int writer);
@@ -55,18 +55,19 @@ class Memory {
 struct Combining {
     ReduceOp::Kind op = ReduceOp::Kind::sum;
     std::uint64_t element_bytes = 1;
-    bool exact = true;          ///< in any order of ranks
-    std::uint64_t context = 0;  ///< where not: which call it is, and of how many bytes
+    bool exact = true;          ///< the order of ranks does not change the result
+    std::uint64_t context = 0;  ///< if not exact: identifies the call and its number of bytes
 };
-/// What the ranks' inputs, of equal sizes and in rank order, become.
+/// The combination of the ranks' inputs, which have equal sizes and are in rank order.
 Contents combined(std::span<const Contents> inputs, const Combining& how);
 
-/// What a function of rows leaves in its writes, in blocks of whole rows: row by row a term over the same row of the
-/// reads that are cut, and over those that each row takes whole. However rows are cut into chunks, the terms are equal.
+/// The contents of the writes of a function of rows, whose blocks have whole rows: for each row a term over the same
+/// row of the reads that are cut, and over the reads that each row takes whole. The terms do not depend on how rows are
+/// cut into chunks.
 struct RowsOf {
-    std::uint64_t function = 0;  ///< which one it is
+    std::uint64_t function = 0;  ///< identifies the function
     std::uint64_t rows = 0;
-    std::vector<std::uint32_t> whole;  ///< which reads
+    std::vector<std::uint32_t> whole;  ///< indices of the reads that each row takes whole
 };
 std::vector<Contents> computed_by_rows(const RowsOf& step, std::span<const Contents> reads,
                                        std::span<const std::uint64_t> write_bytes);

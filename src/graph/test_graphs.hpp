@@ -13,7 +13,7 @@
 
 namespace tutti::graph::test {
 
-/// One rank's program in a group of `size` ranks. Every range is `bytes` long unless it says so.
+/// One rank's program in a group of `size` ranks.
 class Program {
  public:
     Program(int rank, int size, Determinism determinism = Determinism::fast) : rank_(rank), size_(size) {
@@ -87,14 +87,14 @@ class Program {
         const std::vector<Range> written = rank_ == 0 ? std::vector<Range>() : std::vector{range};
         return collective(Kind::exscan, {range}, written, float32, ReduceOp::sum);
     }
-    /// The compute step of that id may run in chunks.
+    /// Lets the compute step `id` run in chunks of `count` rows.
     void rows(int id, std::uint64_t count, std::vector<std::uint32_t> whole = {}) {
         graph_.nodes[static_cast<std::size_t>(id)].rows = count;
         graph_.nodes[static_cast<std::size_t>(id)].whole = std::move(whole);
     }
-    /// The buffers of the node of that id stay where they are.
+    /// Marks node `id`: its buffers cannot be replaced.
     void fix(int id) { graph_.nodes[static_cast<std::size_t>(id)].fixed = true; }
-    /// The node of that id is asynchronous; a wait for it comes later.
+    /// Makes node `id` asynchronous; call wait(id) later.
     void start(int id) { graph_.nodes[static_cast<std::size_t>(id)].asynchronous = true; }
     void wait(int id) {
         Node n;
@@ -133,7 +133,7 @@ class Program {
     int calls_ = 0;
 };
 
-/// The graphs of all ranks of a program that is given each rank's Program.
+/// The graphs of all ranks; calls program(Program&) for each rank.
 template <class F>
 std::vector<Graph> graphs_of(int size, F&& program, Determinism determinism = Determinism::fast) {
     std::vector<Graph> graphs;
@@ -158,7 +158,7 @@ inline std::vector<Graph> graphs_in(const std::vector<Optimised>& results) {
     for (const Optimised& o : results) graphs.push_back(o.graph);
     return graphs;
 }
-/// A pass over all ranks' graphs.
+/// Runs a pass over all ranks' graphs.
 inline std::vector<Graph> each(const std::vector<Graph>& graphs, Result (*pass)(const Graph&, const Settings&),
                                const OptimiseOptions& options = {}) {
     std::vector<Graph> results;

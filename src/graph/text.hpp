@@ -1,4 +1,4 @@
-// Text: graphs that somebody wrote down by Graph::to_text(), several in one file. Pure functions.
+// Text: reads files with one or more graphs in the form of Graph::to_text(). Pure functions.
 #pragma once
 
 #include <tutti/graph.hpp>
@@ -11,7 +11,7 @@ namespace tutti::graph {
 
 /// As Graph::from_text; errors begin with `origin`, and lines count from `first_line`.
 Graph read_graph(std::string_view text, const std::string& origin, int first_line);
-/// One graph after the other: each begins with the line "tutti graph 1". Errors as by read_graph; at least one graph.
+/// Reads one or more graphs; each begins with the line "tutti graph 1". Errors as read_graph.
 std::vector<Graph> read_graphs(std::string_view text, const std::string& origin);
 
 }  // namespace tutti::graph

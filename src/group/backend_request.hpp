@@ -1,4 +1,4 @@
-// The request that a backend or a transport's library gets for an operation of a group.
+// Makes the request by which a backend, or a transport's library, gets an operation of a group.
 #pragma once
 
 #include "operation/operation.hpp"
@@ -9,7 +9,7 @@
 
 namespace tutti::detail {
 
-/// `ranks`, `determinism`: those of its group.
+/// `ranks`, `determinism`: those of the operation's group.
 BackendRequest request_of(const Operation& operation, const Ranks& ranks, Determinism determinism);
 
 }  // namespace tutti::detail

@@ -1,7 +1,7 @@
-// BruckExchange: relays the short blocks of an all_to_all over messages ("bruck"), many blocks in a message. Blocks
-// have different lengths, and no rank knows those of others; so each block travels in a slot of fixed size, after its
-// length. Slots also carry the length of the longest block of their source. At the end each rank knows the lengths of
-// all: if a block did not fit, all know, and all continue with a schedule.
+// BruckExchange: relays the short blocks of an all_to_all over messages ("bruck"), many blocks per message. Blocks have
+// different lengths, and no rank knows those of others; so each block travels in a slot of fixed size, after its
+// length. Slots also carry the length of the longest block of their source. So at the end each rank knows whether any
+// block did not fit; then all continue with a schedule.
 //
 // The class makes the call that relays the slots, and reads the received slots; it does not run the call, so it can be
 // tested without other ranks.
@@ -26,12 +26,12 @@ class BruckExchange {
  public:
     BruckExchange(int rank, int size) : rank_(rank), size_(size) {}
 
-    /// The slot size, in bytes, to try for the next call of this type; nothing: do not relay. `largest`: the largest
-    /// slot size that is still quicker, 0: none. Equal on all ranks. The prediction is separate for each type: often an
+    /// The slot size, in bytes, to try for the next call of this type; nullopt: do not relay. `largest`: the largest
+    /// slot size with which relaying is faster, 0: none. Equal on all ranks. Each type has its own prediction: often an
     /// all_to_all of counts precedes one of the counted values.
     std::optional<std::uint64_t> room_for(DType dtype, std::uint64_t largest);
 
-    /// An all_to_all of slots: equal blocks, which lie in this object.
+    /// An all_to_all of slots: equal blocks, which lie in the BruckExchange.
     struct Pass {
         algorithm::Request request;
         engine::Operands operands;
@@ -40,7 +40,7 @@ class BruckExchange {
     Pass begin(const engine::CollectiveCall& call, std::uint64_t channel, std::uint64_t room);
 
     struct Outcome {
-        /// The first rank whose block for this one is not as long as this one expects.
+        /// The first rank whose block for this rank has not the length that this rank expects.
         struct Difference {
             int peer = -1;
             std::uint64_t theirs = 0, mine = 0;  ///< bytes
@@ -48,7 +48,7 @@ class BruckExchange {
         std::optional<Difference> difference{};
         bool fitted = false;  ///< the output is complete; otherwise all ranks continue with a schedule
     };
-    /// All slots have arrived.
+    /// Call it when all slots have arrived.
     Outcome end(const engine::CollectiveCall& call);
 
  private:

@@ -1,5 +1,5 @@
-// Collectives: the collectives of a group that are in flight, which run one after the other in the order of their
-// issue; it also detects other ranks that make different calls.
+// Collectives: the collectives of a group that are in flight; they run one after the other in the order of their issue.
+// It also detects that other ranks make different calls.
 //
 // Each has a state (OperationState). If all ranks share memory and the call is short it runs in slots
 // (SlotCollectives), otherwise by a schedule (engine/execution); short blocks of an all_to_all may first be relayed
@@ -34,7 +34,7 @@ class ForeignTransport;
 
 class Collectives final : public IssuedCollectives {
  public:
-    /// Of the group `index`; and of its world. All must outlive it.
+    /// The parts of a group, of number `index`, and of its world. All must outlive the Collectives.
     struct Parts {
         std::uint32_t index = 0;
         const Ranks& ranks;
@@ -50,29 +50,29 @@ class Collectives final : public IssuedCollectives {
     };
     explicit Collectives(const Parts& parts);
 
-    /// The number of the next one: equal on all ranks.
+    /// The sequence number of the next collective: equal on all ranks.
     std::uint64_t next_number() noexcept { return ++sequence_; }
-    /// Decides how a collective will run, and all that are made from it.
+    /// Decides how a collective, and all operations made from it, will run.
     void choose_path(Operation& operation);
-    /// It has its number, and comes after all that have come before it.
+    /// Appends a collective, which has its number, to the queue.
     void push(const std::shared_ptr<Operation>& operation);
     bool progress() override;
     std::shared_ptr<Operation> front() const noexcept override { return queue_.empty() ? nullptr : queue_.front(); }
     bool ends_before(const rendezvous::Verdict& disagreement) const noexcept override;
     void drop(const std::exception_ptr& error) override;
-    /// Ranks whose part of it has not come yet.
+    /// The ranks whose data for the operation have not arrived.
     std::vector<int> waits_for(const Operation& operation) const;
     void record_waits(Instant since, Instant now) override;
     FailureInquiry& inquiry() noexcept override { return inquiry_; }
-    /// Those that run in slots.
+    /// The collectives that run in slots.
     SlotCollectives& in_slots() noexcept { return in_slots_; }
-    /// Their messages: the world's, unless another transport carries them.
+    /// The mailbox of the collectives: the world's, unless another transport carries the messages.
     transport::Mailbox& mailbox() const noexcept { return *context_.mailbox; }
     transport::Mailbox& mailbox_of_front() const noexcept override {
         const bool is_compared = !queue_.empty() && queue_.front()->run.state == OperationState::compared;
         return is_compared ? before_library_->mailbox() : mailbox();
     }
-    /// A transport of others carries the bytes. Before the first of them.
+    /// A registered transport carries the bytes. Call before the first collective.
     void talk_over(ForeignTransport& transport);
     void check_front(Instant now) override;
     void check_last() override;
@@ -82,11 +82,11 @@ class Collectives final : public IssuedCollectives {
     bool has_sent_all(int peer, std::uint64_t sequence) const override;
 
  private:
-    /// How far a turn of the first one has come.
+    /// The result of a turn of the first collective.
     enum class Turn : std::uint8_t {
         blocked,  ///< nothing has moved
-        moved,    ///< some of it, and it waits now
-        advanced  ///< it is in its next state
+        moved,    ///< some data moved; now it waits
+        advanced  ///< it has entered its next state
     };
 
     bool failed() const noexcept { return flight_.failure() != nullptr; }
@@ -100,7 +100,7 @@ class Collectives final : public IssuedCollectives {
     void end_relay(Operation& operation);
     void execute(Operation& operation);
     void complete(const std::shared_ptr<Operation>& operation, const std::exception_ptr& error);
-    /// The fault that TUTTI_FAULTS asks for in it, when its time has come.
+    /// Injects the fault that TUTTI_FAULTS requests for the operation, if its turn has come.
     void inject_fault(Operation& operation, bool moved, bool ends);
     void probe(const Operation& operation);
     void add_waits(const Operation& operation, std::vector<int>& ranks) const;
@@ -118,16 +118,16 @@ class Collectives final : public IssuedCollectives {
     const Verdicts& verdicts_;
     const GroupTable& groups_;
     LocalPolicies& policies_;
-    const bool shares_memory_;  // with all ranks of the group, whatever carries its bytes
+    const bool shares_memory_;  // with all ranks of the group, even if another transport carries the bytes
     ForeignTransport* transport_ = nullptr;
-    std::optional<LibraryAgreement> before_library_;  // where a transport of others carries the bytes
+    std::optional<LibraryAgreement> before_library_;  // if a registered transport carries the bytes
     engine::RankContext context_;
     Queue<std::shared_ptr<Operation>> queue_;
     std::uint64_t sequence_ = 0;
-    Agreement agreement_;  // of those that have been started here
+    Agreement agreement_;  // about the collectives that this rank has started
     SlotCollectives in_slots_;
     Instant next_probe_{};
-    std::vector<int> waited_for_;  // of one look
+    std::vector<int> waited_for_;  // of one call; kept for its memory
     BruckExchange bruck_;
 };
 

@@ -1,5 +1,5 @@
 // ForeignTransport: carries a group's messages over a registered transport: its streams, addressed by the world's
-// ranks, and a mailbox over them. Everything else is as in a group whose bytes tutti carries.
+// ranks, and a mailbox over them. Everything else is as in a group whose bytes tutti itself carries.
 //
 // Threads: one at a time (the world's lock).
 #pragma once
@@ -24,7 +24,7 @@ class Operation;
 
 class ForeignTransport final : public ForeignStreams {
  public:
-    /// Of a group, and of its world. They must outlive it.
+    /// The parts of a group, and of its world. They must outlive it.
     struct Parts {
         const Ranks& ranks;
         int world_size = 1;
@@ -34,19 +34,19 @@ class ForeignTransport final : public ForeignStreams {
         std::uint64_t world_id = 0;
     };
     ForeignTransport(const Parts& parts, std::unique_ptr<transport::Streams> streams);
-    /// Announces the end of data on its streams, as far as that is possible at once and the world has not failed.
+    /// Announces the end of data on its streams, unless the world has failed or a stream cannot accept that at once.
     ~ForeignTransport() override;
     ForeignTransport(const ForeignTransport&) = delete;
     ForeignTransport& operator=(const ForeignTransport&) = delete;
 
     transport::Mailbox& mailbox() noexcept override { return mailbox_; }
     bool is_connected(int peer) override { return streams_.existing(peer) != nullptr; }
-    /// Whether the transport's library carries out that collective of the group.
+    /// Whether the transport's library can run that collective of the group.
     bool offers(const Operation& operation);
-    /// Begins a collective that it offers. All ranks have entered it and agree on it.
+    /// Begins a collective that offers() accepts. All ranks have entered it and agree on it.
     std::unique_ptr<engine::Running> begin(const Operation& operation);
-    /// Nothing in flight is left, and nothing follows. Returns the streams, whose end may wait for bytes that have been
-    /// written: not under the lock.
+    /// Call it when nothing is in flight and nothing will follow. Returns the streams, whose destruction may wait until
+    /// written bytes are sent: destroy them without holding the lock.
     [[nodiscard]] std::unique_ptr<transport::Streams> close();
 
  private:
@@ -70,7 +70,7 @@ class ForeignTransport final : public ForeignStreams {
         std::unique_ptr<transport::Streams> streams_;
     };
 
-    /// Of an average the library makes the sum.
+    /// The request to the library; for an average, it asks for the sum.
     BackendRequest library_request_of(const Operation& operation) const;
     void close_given_up() noexcept;
 

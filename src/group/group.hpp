@@ -1,9 +1,9 @@
 // Group: an ordered subset of a world's ranks, and the collectives among them.
 //
-// Collectives of one group run one after the other in the order of their issue; those of different groups, and
-// messages, run concurrently. Ranks are the group's own here, except where a comment says otherwise.
+// Collectives of one group run one after the other in the order of their issue; collectives of different groups, and
+// messages, run concurrently. Ranks here are the group's, except where a comment says otherwise.
 //
-// Threads: any; the world's lock guards all that moves.
+// Threads: any; the world's lock guards all changing state.
 #pragma once
 
 #include "backend/registry.hpp"
@@ -29,10 +29,10 @@ namespace tutti::detail {
 /// For a group of survivors: the group that has failed.
 struct PredecessorGroup {
     std::shared_ptr<const Group> of{};
-    std::vector<int> left_out{};  ///< ranks of that one, ascending
+    std::vector<int> left_out{};  ///< ranks of the failed group, ascending
 };
 
-/// How a world is to be joined.
+/// How to join a world.
 struct Coming {
     rendezvous::Attempt::Worlds worlds_in_store = rendezvous::Attempt::Worlds::many;
     std::optional<Deadline> deadline{};
@@ -49,8 +49,8 @@ struct SubgroupSpec {
     std::chrono::milliseconds timeout{0};
     backend::Devices backends{};  ///< empty: native
     std::any pg_options{};
-    std::optional<Device> device{};         ///< that this process is bound to
-    std::shared_ptr<const Group> parent{};  ///< all of its ranks make this one together
+    std::optional<Device> device{};         ///< to which this process is bound
+    std::shared_ptr<const Group> parent{};  ///< all of its ranks make the new group together
     PredecessorGroup predecessor{};
 };
 
@@ -58,7 +58,7 @@ class Group final : public Member, public std::enable_shared_from_this<Group> {
  public:
     /// The group of all ranks of a new world. Throws as ProcessGroup's constructor.
     static std::shared_ptr<Group> of_all(const ProcessGroupOptions& options, Coming coming = {});
-    /// This rank is a member. Ranks exchange nothing: all members make it of equal parts.
+    /// Makes a group of which this rank is a member. Ranks exchange nothing: all members must pass equal arguments.
     static std::shared_ptr<Group> of_some(const std::shared_ptr<World>& world, SubgroupSpec spec);
     ~Group() override;
 
@@ -75,7 +75,7 @@ class Group final : public Member, public std::enable_shared_from_this<Group> {
     Determinism determinism() const noexcept { return world_->setup().determinism; }
     std::chrono::milliseconds timeout() const noexcept { return timeout_.load(); }
     void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
-    /// Whether it works on tensors there.
+    /// Whether the group supports tensors on that device.
     bool serves(Device::Type device) const noexcept {
         return device == Device::Type::cpu ? backends_->serve_host() : backends_->names().contains(device);
     }
@@ -85,39 +85,40 @@ class Group final : public Member, public std::enable_shared_from_this<Group> {
 
     /// Queues the operation; asynchronous ones are progressed in the background.
     void submit(const std::shared_ptr<Operation>& operation, bool asynchronous);
-    /// Decides how a collective that is not issued yet will run, and all that are made from it: gives it a schedule
-    /// where it does not run in slots.
+    /// Decides how a collective that is not issued yet, and all operations made from it, will run: gives it a schedule
+    /// unless it runs in slots.
     void choose_way(Operation& operation);
-    /// Issues it, waits for it, and throws its error.
+    /// Issues the operation, waits for it, and throws its error.
     void run(const std::shared_ptr<Operation>& operation);
     /// ShortCalls::run.
     bool run_short(const engine::CollectiveCall& call, OperationMaker longer) { return short_calls_.run(call, longer); }
-    /// Sends a short message to a rank (of the world) of this host at once; `payload` may be written again. Where it
-    /// has to go the ordinary way, does nothing and returns false.
+    /// Sends a short message to a rank (of the world) on this host at once; `payload` may be overwritten when it
+    /// returns. If the message needs an operation, returns false without effect.
     bool send_now(int peer, std::uint64_t channel, std::uint64_t fingerprint, std::span<const std::byte> payload);
-    /// Receives a short message of a rank of this host that is there or comes within a moment, when nothing else is in
-    /// flight. False: it has to go the ordinary way.
+    /// Receives a short message from a rank of this host if it has arrived or arrives within a moment, and nothing else
+    /// is in flight. False: the receive needs an operation.
     bool receive_now(transport::Transfer& receive);
     Planner& planner() noexcept { return planner_; }
     const Planner& planner() const noexcept { return planner_; }
     Collectives& collectives() noexcept override { return collectives_; }
-    /// How many times this rank has asked for a smaller group, this time included; equal on all ranks that do.
+    /// How many times this rank has asked for a smaller group, including this time; equal on all ranks that ask.
     int next_shrink() noexcept { return ++shrinks_; }
-    /// The number of the window that all ranks of the group are about to make; equal on all of them.
+    /// The number of the window that all ranks of the group are about to make; equal on all ranks.
     std::uint32_t next_window() noexcept { return ++windows_; }
-    /// Ends it, and with it the world.
+    /// Ends the group, and with it the world.
     void abort(const std::string& reason) { world_->abort(reason); }
-    /// Waits for the operations that this rank has in flight; of the group of all ranks, leaves the world.
+    /// Waits for this rank's operations in flight; the group of all ranks then leaves the world.
     void leave();
 
     GroupMemory& memory() noexcept { return memory_; }
     const GroupMemory& memory() const noexcept { return memory_; }
-    /// GroupMemory::make_symmetric of all ranks of this host.
+    /// GroupMemory::make_symmetric on all ranks of this host.
     std::shared_ptr<transport::SymmetricSegment> make_symmetric(std::size_t bytes, const Deadline& deadline);
 
-    // ---- For the world, under its lock unless it says otherwise
+    // ---- For the world, under its lock unless a comment says otherwise
 
-    /// It is issued, whether the group or a backend moves its data. Throws when the group can take no more.
+    /// Records that the operation is issued, whether the group or a backend runs it. Throws if the group accepts no
+    /// more.
     void begin(const std::shared_ptr<Operation>& operation);
     void end(const std::shared_ptr<Operation>& operation, const std::exception_ptr& error) override;
     void end_handed_over(const std::exception_ptr& failure) override { backends_->end(failure); }
@@ -149,11 +150,11 @@ class Group final : public Member, public std::enable_shared_from_this<Group> {
     std::atomic<std::uint32_t> windows_{0};
 };
 
-/// The group of an operation: every Member is one.
+/// The group of an operation; every Member is a Group.
 inline Group& group_of(const Operation& operation) noexcept {
     return static_cast<Group&>(*operation.group);
 }
-/// The group of all ranks of a world; null: it is gone.
+/// The group of all ranks of a world; null: it has been destroyed.
 inline std::shared_ptr<Group> group_of_all(const World& world) {
     return std::static_pointer_cast<Group>(world.groups().find(0));
 }

@@ -43,39 +43,39 @@ class GroupMemory {
     int local_of(int rank) const noexcept { return locals_[static_cast<std::size_t>(rank)]; }
     int own_local() const noexcept { return own_local_; }
     bool is_shared_with(int rank) const noexcept { return arena_ && locals_[static_cast<std::size_t>(rank)] >= 0; }
-    /// All ranks share it, and the group's collectives of host memory are its own to run.
+    /// Whether all ranks share the arena, and the group itself runs its collectives on host memory.
     bool is_of_all() const noexcept {
         return arena_ && ranks_here_.size() == locals_.size() && !serves_bytes_beside_backends_;
     }
-    /// This rank reads and writes there no more: others know from here on.
+    /// This rank no longer reads or writes there; announces that to the other ranks.
     void leave() noexcept;
-    /// Whether another rank has done that.
+    /// Whether `rank` has called leave().
     bool is_left_by(int rank) const noexcept;
 
-    /// Whether ranks of this host share memory; equal on all of them.
+    /// Whether several ranks of this host share memory; equal on all of them.
     bool has_symmetric() const noexcept { return arena_ && ranks_here_.size() > 1; }
-    /// Passes the descriptors of the first of `ranks` (of the world) to the others. `number`: of the memory; equal on
-    /// all of them.
+    /// Passes the descriptors of the first of `ranks` (of the world) to the others. `number`: identifies the memory;
+    /// equal on all of `ranks`.
     using PassOn = std::function<void(std::uint64_t number, std::span<const int> ranks, std::span<UniqueFd> fds)>;
-    /// Memory with a part of `bytes` for each rank of this host; all of them call it.
+    /// Makes memory with a part of `bytes` for each rank of this host; all of them call it.
     std::shared_ptr<transport::SymmetricSegment> make_symmetric(std::size_t bytes, const PassOn& pass_on);
-    /// From now on collectives know it. After all ranks of the host have made it.
+    /// Makes the segment known to collectives. Call it after all ranks of the host have made the segment.
     void add_symmetric(std::shared_ptr<transport::SymmetricSegment> segment);
-    /// Where collectives look for buffers; null: nowhere.
+    /// The symmetric memory in which collectives look for buffers; null: there is none.
     const transport::SymmetricMemory* symmetric() const noexcept { return has_symmetric() ? symmetric_ : nullptr; }
-    /// Whether collectives that are issued from now on may find their buffers there. Equal on all ranks.
+    /// Whether collectives issued from now on may find their buffers in symmetric memory. Equal on all ranks.
     bool uses_symmetric() const noexcept { return uses_symmetric_.load(std::memory_order_relaxed); }
 
  private:
     BiasedMutex& lock_;
     const bool is_part_;
-    const bool serves_bytes_beside_backends_;  // no backend has host memory: calls on bytes are not looked at as short
+    const bool serves_bytes_beside_backends_;  // no backend serves host memory: calls on bytes are never short
     std::shared_ptr<transport::Arena> arena_;
     std::vector<int> ranks_here_, locals_, globals_here_;
     int own_local_ = 0;
     bool left_ = false;
     transport::SymmetricMemory own_symmetric_;
-    transport::SymmetricMemory* symmetric_;  // the world's for the group of all ranks: messages know that
+    transport::SymmetricMemory* symmetric_;  // for the group of all ranks the world's, which messages use too
     std::atomic<bool> uses_symmetric_{false};
     std::uint64_t segments_ = 0;  // made so far; equal on all ranks of the host
 };

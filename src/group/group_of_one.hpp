@@ -1,4 +1,4 @@
-// For tests: a group whose only rank is this process, and messages that it posts to itself when the test says so.
+// For tests: a group whose only rank is this process, and messages to itself, which it posts when the test asks.
 #pragma once
 
 #include "group/group.hpp"
@@ -15,7 +15,7 @@
 namespace tutti::detail::test {
 
 struct GroupOfOne {
-    /// A message of one byte with that tag, issued but not posted.
+    /// A one-byte message with that tag, issued but not posted.
     std::shared_ptr<Operation> message(bool is_receive, int tag) {
         auto operation = std::make_shared<Operation>();
         operation->name = is_receive ? "recv" : "send";

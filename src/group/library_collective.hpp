@@ -1,9 +1,9 @@
-// LibraryCollective: a collective that the library of a group's transport carries out. LibraryAgreement: the check
-// before it. The library compares no arguments, and if ranks make different calls it mixes their values, fails, or
-// hangs. So all ranks first run a barrier whose messages carry the collective's fingerprint in their headers: no rank
-// leaves it before all have entered it with the same call.
+// LibraryCollective: a collective that the library of a group's transport runs. LibraryAgreement: the check before it.
+// The library does not compare arguments: if ranks make different calls, it mixes their values, fails, or hangs. So all
+// ranks first run a barrier whose messages carry the collective's fingerprint in their headers: no rank leaves the
+// barrier before all have entered it with the same call.
 //
-// An error of the library after a rank's death is a symptom: the collective fails with it only if no cause has become
+// An error of the library after a rank's death is a symptom: the collective fails with it only if no cause becomes
 // known within a second.
 //
 // Threads: one at a time (the world's lock).
@@ -24,8 +24,8 @@ namespace tutti::detail {
 
 class LibraryAgreement {
  public:
-    /// Of a group with that barrier, and with the context of its collectives but for the mailbox, which carries these
-    /// messages.
+    /// `barrier`: the schedule to run. `context`: that of the group's collectives; only its mailbox is replaced by
+    /// `mailbox`, which carries the barrier's messages.
     LibraryAgreement(engine::RankContext context, std::shared_ptr<const schedule::Schedule> barrier,
                      transport::Mailbox& mailbox)
         : context_(std::move(context)), barrier_(std::move(barrier)) {
@@ -35,9 +35,9 @@ class LibraryAgreement {
     LibraryAgreement& operator=(const LibraryAgreement&) = delete;
 
     transport::Mailbox& mailbox() const noexcept { return *context_.mailbox; }
-    /// Begins the barrier before a collective. The previous barrier has ended.
+    /// Begins the barrier before a collective. The previous barrier must have ended.
     std::unique_ptr<engine::Running> begin(std::uint64_t channel, std::uint64_t fingerprint);
-    /// The barrier has ended: its memory is used for the next one.
+    /// Takes back a barrier that has ended, to reuse its memory for the next one.
     void end(std::unique_ptr<engine::Running> barrier);
 
  private:
@@ -48,12 +48,12 @@ class LibraryAgreement {
 
 class LibraryCollective final : public engine::Running {
  public:
-    /// The division of an average, of which the library computes the sum; it follows the sum.
+    /// The library computes the sum of an average; this division follows it.
     struct Division {
         std::uint64_t elements = 0;  ///< of this rank's result
         std::uint64_t divisor = 1;
     };
-    /// The call refers to the request.
+    /// `call` refers to `request`.
     LibraryCollective(std::unique_ptr<const BackendRequest> request, std::unique_ptr<transport::LibraryCall> call,
                       Division division)
         : request_(std::move(request)), call_(std::move(call)), division_(division) {}
@@ -71,7 +71,7 @@ class LibraryCollective final : public engine::Running {
     void divide() const;
 
     const std::unique_ptr<const BackendRequest> request_;
-    const std::unique_ptr<transport::LibraryCall> call_;  // goes before the request
+    const std::unique_ptr<transport::LibraryCall> call_;  // destroyed before the request
     const Division division_;
     bool done_ = false;
     std::exception_ptr error_;

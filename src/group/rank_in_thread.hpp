@@ -1,5 +1,5 @@
-// For tests: a rank of two, in the thread of the test, over an arena that the two share. It moves when the test says
-// so, hears what the test tells it, and is judged by it.
+// For tests: one of two ranks, in the test's thread, over an arena that both share. It makes progress only when the
+// test asks, gets its news from the test, and the test judges its failures.
 #pragma once
 
 #include "group/collectives.hpp"
@@ -17,7 +17,7 @@ namespace tutti::detail::test {
 
 inline constexpr int two = 2;
 
-/// All ranks share memory: there is nobody to connect to.
+/// All ranks share memory, so there are no connections.
 struct NoConnector final : transport::Connector {
     security::Connection connect(int /*peer*/, const Deadline& /*limit*/) override {
         throw DistNetworkError("nobody is elsewhere");
@@ -28,7 +28,7 @@ struct NoConnector final : transport::Connector {
     bool is_through(std::uint64_t /*round*/) const noexcept override { return true; }
 };
 
-/// Judges at once, and leaves everything to the rank that accuses.
+/// Records accusations, and leaves the verdict to the accusing rank.
 struct Judge final : WorldFailures {
     explicit Judge(OperationsInFlight& of) : flight(of) {}
     bool accuse(const rendezvous::Verdict& accusation) override {
@@ -90,7 +90,7 @@ struct RankInThread {
                 .policies = policies,
                 .neighbours = neighbours};
     }
-    // Issues an all_reduce in place of these values, and does not move.
+    // Issues an in-place all_reduce of these values, without progress.
     std::shared_ptr<Operation> all_reduce(std::vector<float>& values) { return all_reduce(values, *collectives); }
     std::shared_ptr<Operation> all_reduce(std::vector<float>& values, Collectives& of) {
         auto operation = description_of_all_reduce(values);
@@ -101,7 +101,7 @@ struct RankInThread {
         of.push(operation);
         return operation;
     }
-    // Of one that has not been issued.
+    // An all_reduce that is not issued.
     std::shared_ptr<Operation> description_of_all_reduce(std::vector<float>& values) const {
         auto operation = std::make_shared<Operation>();
         operation->name = "all_reduce";

@@ -28,7 +28,7 @@ struct LocalPolicies;
 
 class ShortCalls {
  public:
-    /// Of a group, and of its world. All must outlive it.
+    /// The parts of a group, and of its world. All must outlive it.
     struct Parts {
         const Ranks& ranks;
         Collectives& collectives;
@@ -42,10 +42,10 @@ class ShortCalls {
     };
     explicit ShortCalls(Parts parts);
 
-    /// Runs a short collective if nothing else is in flight; if it takes longer than a moment, makes it an operation by
-    /// `longer` and waits for that. Returns false, and does nothing, if the call has to begin as an operation.
+    /// Runs a short collective if nothing else is in flight; if it takes longer than a moment, makes it an operation
+    /// with `longer` and waits for this. Returns false, without effect, if the call has to begin as an operation.
     bool run(const engine::CollectiveCall& call, OperationMaker longer);
-    /// From now on all begin as operations.
+    /// From now on all calls begin as operations.
     void close() noexcept { closed_ = true; }
     bool closed() const noexcept { return closed_; }
 

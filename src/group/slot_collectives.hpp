@@ -24,7 +24,7 @@ namespace tutti::detail {
 
 class SlotCollectives {
  public:
-    /// Of the group, and of its world. All must outlive it.
+    /// The parts of the group, and of its world. All must outlive it.
     struct Parts {
         const Ranks& ranks;
         const GroupMemory& memory;
@@ -32,17 +32,18 @@ class SlotCollectives {
         FailureInquiry& inquiry;
         const OperationsInFlight& flight;
         Agreement& agreement;
-        transport::StagingCopy& copy;  ///< of short payloads
+        transport::StagingCopy& copy;  ///< copies short payloads
     };
     explicit SlotCollectives(const Parts& parts);
 
-    /// Begins a call whose fingerprint `agreement` remembers.
+    /// Begins a call; its fingerprint must be in `agreement` already.
     engine::SlotState begin(const engine::CollectiveCall& call);
-    /// Continues as far as the others' contributions allow; true if this rank's part is complete, or has to continue
-    /// with a schedule (state.large), or the world has failed. `ticket`: 0 until the call is recorded.
+    /// Continues as far as the others' contributions allow. True: this rank's part is complete, or has to continue with
+    /// a schedule (state.large), or the world has failed. `ticket`: 0 until the call is recorded.
     bool advance(const engine::CollectiveCall& call, engine::SlotState& state, std::uint64_t sequence,
                  record::Ticket& ticket);
-    /// The same two where the caller is (engine/slots-inl.hpp); the first also remembers the fingerprint.
+    /// begin() and advance(), inlined into the caller (engine/slots-inl.hpp); begin_as() also remembers the
+    /// fingerprint.
     template <Collective c>
     [[gnu::always_inline]] engine::SlotState begin_as(const engine::CollectiveCall& call, std::uint64_t sequence) {
         agreement_.remember(sequence, call.fingerprint);
@@ -56,7 +57,7 @@ class SlotCollectives {
         TUTTI_ASSERT(slots_.has_value());
         return slots_->advance_as<c>(call, state, events);
     }
-    /// The recorder hears of the call, once.
+    /// Records the call, unless it has a ticket already.
     void record(const engine::CollectiveCall& call, std::uint64_t sequence, record::Ticket& ticket) {
         if (ticket != 0) return;
         ticket = recorder_.begin_brief({.sequence = sequence,
@@ -69,19 +70,19 @@ class SlotCollectives {
             recording::note_splits(recorder_, ranks_, call, ticket);
     }
 
-    /// Whether a call needs that rank's contribution, and it is not there yet.
+    /// Whether a call needs the contribution of `peer`, which has not arrived.
     bool awaits(const engine::CollectiveCall& call, const engine::SlotState& state, int peer) const noexcept {
         TUTTI_ASSERT(slots_.has_value() && peer >= 0 && peer < ranks_.size());
         return slots_->awaits(call, state, peer);
     }
-    /// Adds the ranks that it waits for now.
+    /// Adds the ranks for which the call waits now.
     void add_waits(const engine::CollectiveCall& call, const engine::SlotState& state, std::vector<int>& ranks) const {
         TUTTI_ASSERT(slots_.has_value());
         slots_->add_waits(call, state, ranks);
     }
 
  private:
-    /// The reports of a call (engine::SlotEvents).
+    /// Handles what a call reports (engine::SlotEvents).
     struct Events {
         SlotCollectives& of;
         const engine::CollectiveCall& call;
@@ -96,7 +97,7 @@ class SlotCollectives {
         void blocks_differ(int peer, std::uint64_t theirs, std::uint64_t mine) {
             of.inquiry_.mismatch_of_blocks(peer, sequence, call.fingerprint, theirs, mine);
         }
-        // Ranks that wait for none compare their collectives as of their last look at the others.
+        // A rank that waits for no other compares the collectives up to its previous check of the other ranks.
         void look_back() {
             of.record(call, sequence, ticket);
             TUTTI_ASSERT(of.looked_back_to_ <= sequence);
@@ -111,8 +112,8 @@ class SlotCollectives {
     FailureInquiry& inquiry_;
     const OperationsInFlight& flight_;
     Agreement& agreement_;
-    std::optional<engine::Slots> slots_;  // where all ranks share memory
-    std::uint64_t looked_back_to_ = 0;    // the collective that is compared when this rank runs out of slots
+    std::optional<engine::Slots> slots_;  // set if all ranks share memory
+    std::uint64_t looked_back_to_ = 0;    // the collective to compare when this rank next runs out of slots
 };
 
 }  // namespace tutti::detail

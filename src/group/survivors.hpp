@@ -1,10 +1,9 @@
 // Survivors: the ranks of a group that are still alive after a failure, as they agree in the store.
 //
-// Each rank writes that it is here, and which ranks are dead as far as it knows. The lowest live rank writes the list
-// when every other rank is here or dead; the first list that reaches the store is valid for all, so that it does not
-// matter if two ranks believe to be the lowest. A rank whose timeout passes ends the attempt for all in the same way.
-// The news of a death may not reach all ranks, and a rank may die unnoticed: so the others try to connect to missing
-// ranks.
+// Each rank writes that it is present, and which ranks it knows to be dead. The lowest live rank writes the list when
+// every other rank is present or dead; the first list that reaches the store is valid for all, so it does not matter if
+// two ranks both believe to be the lowest. A rank whose timeout passes ends the attempt for all in the same way. The
+// news of a death may not reach all ranks, and a rank may die unnoticed: so the others try to connect to missing ranks.
 //
 //
 // Threads: one at a time.
@@ -30,7 +29,7 @@ class Survivors {
     /// The surviving ranks of the group, ascending, this rank among them. Throws Timeout that names live ranks that
     /// have not called, PeerLost if the survivors continue without this rank, DistStoreError.
     std::vector<int> agree();
-    /// For the world of the survivors alone.
+    /// The store for the world of the survivors.
     Store store() const { return PrefixStore("world", store_); }
     const Deadline& deadline() const noexcept { return deadline_; }
 

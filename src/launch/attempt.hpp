@@ -1,5 +1,5 @@
-// Attempt: a set of processes from their start to the end of the last. Passes on their output, ends them together when
-// one fails or the job is told to end, and says how it went. A job that is not restarted is one attempt.
+// Attempt: runs a set of processes from their start to the end of the last one. It passes on their output, ends them
+// all when one fails or the job is told to end, and reports the outcome. A job without restarts is one attempt.
 //
 // Threads: the main thread.
 #pragma once
@@ -29,23 +29,23 @@ struct Limits {
     std::optional<std::chrono::milliseconds> timeout;  ///< from `started`
     std::chrono::milliseconds report_time;             ///< between a failure and SIGTERM
     std::chrono::milliseconds grace;                   ///< between SIGTERM and SIGKILL
-    bool lifeline = false;                             ///< standard input is one: its end ends the attempt
+    bool lifeline = false;                             ///< standard input is a Lifeline: its end ends the attempt
 };
 
 struct Outcome {
     int status = 0;
-    bool again = false;  ///< a task failed: another attempt might do better
+    bool again = false;  ///< a task failed: another attempt may succeed
     std::string report;  ///< for stderr; empty: nothing to say
 };
 
 class Attempt {
  public:
-    /// Everything must outlive it. `nodes`: null when the job is on one node; `number`: of the attempt, from 0.
+    /// All arguments must outlive it. `nodes`: null for a job on one node; `number`: the attempt's, from 0.
     Attempt(const std::vector<Task>& tasks, const Limits& limits, Signals& signals, Guard& guard, Nodes* nodes,
             int number);
     ~Attempt();
     Outcome run();
-    /// Asked while nobody reads the job's output: whether to go on waiting for a reader.
+    /// Whether to keep waiting for a reader of the job's output; called while nobody reads it.
     const Patience& patience() const noexcept { return patience_; }
 
  private:
@@ -56,7 +56,7 @@ class Attempt {
         Moment ended{}, said_at{};
         std::optional<rendezvous::FailureReport> said{};
         bool stopped_by_us = false;
-        bool is_kept = false;  // it has ended, and other ranks may ask the system how
+        bool is_kept = false;  // it has ended, but is not reaped: other ranks may look how
     };
 
     void start_all();
@@ -96,7 +96,7 @@ class Attempt {
     Nodes* nodes_;
     const int number_;
     Lifeline lifeline_;
-    const UniqueFd reports_;  // of ranks whose world has failed
+    const UniqueFd reports_;  // the socket for FailureReports
     const MemoryKills memory_kills_;
     std::deque<Member> members_;
     std::optional<Terminal> terminal_;
@@ -104,7 +104,7 @@ class Attempt {
     std::optional<Moment> tell_at_, terminate_at_, kill_at_;
     std::optional<JobOutcome> outcome_;  // of all nodes
     bool told_ = false, timed_out_ = false, gave_up_ = false, quit_ = false;
-    std::optional<int> stopping_;  // by this signal; 0: nobody asked for it
+    std::optional<int> stopping_;  // set once it ends the ranks: the signal asked for; 0: nobody asked
     int ended_by_ = 0;
     const Patience patience_ = [this] { return wait_for_reader(); };
     Output output_{patience_};

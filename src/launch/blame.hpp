@@ -2,12 +2,12 @@
 // this order:
 //
 //   1. a process that could not be started;
-//   2. of the processes that ended badly by themselves, the first; one that a signal killed counts before others that
-//      ended in the same moment (200 ms): it did not end because another did;
-//   3. the verdict of that rank's world (rendezvous/failure_report.hpp), if it told the launcher one before it ended:
-//      the rank that the verdict is about is named instead. It may run yet (it hangs), have ended well, be on another
-//      node; and where the ranks called different things, none is named. A rank that ended without a verdict, and not
-//      by a signal, also gives way to a third one that other ranks had blamed before.
+//   2. the first of the processes that failed by themselves; one killed by a signal comes before others that ended
+//      within the same 200 ms, since it did not end because another one did;
+//   3. the verdict of this rank's world (rendezvous/failure_report.hpp), if the rank told the launcher one before it
+//      ended: the rank that the verdict is about is named instead. It may still run (it hangs), have ended well, or be
+//      on another node; if the ranks called different things, none is named. A rank that ended without a verdict, and
+//      not by a signal, also gives way to a third rank that others had blamed before.
 //
 // Threads: pure functions.
 #pragma once
@@ -24,18 +24,18 @@
 
 namespace tutti::launch {
 
-/// A rank that exits may do so because another died: on another node, of which that node's launcher tells first, or
-/// here, where sockets close before the dead process can be waited for.
+/// How long to wait for the cause of a rank's exit, which may be another rank's death: on another node, whose launcher
+/// reports it first, or here, since a dying process closes its sockets before it can be waited for.
 inline constexpr std::chrono::milliseconds courtesy{200};
 
-/// The launcher's knowledge of one of its processes.
+/// What the launcher knows about one of its processes.
 struct Suspect {
     using Moment = std::chrono::steady_clock::time_point;
     std::string name;  ///< "rank 2"
     int rank = -1;     ///< -1: it is the launcher of another node
     const Child* child = nullptr;
     Moment ended{};              ///< when its end was noticed
-    bool stopped_by_us = false;  ///< it ran when the launcher ended all
+    bool stopped_by_us = false;  ///< it was running when the launcher ended all
     const std::optional<rendezvous::FailureReport>* said = nullptr;
     Moment said_at{};
 
@@ -47,25 +47,25 @@ struct Suspect {
 
 struct Blame {
     enum class Way {
-        ended,     ///< `culprit` ended badly by itself
-        accused,   ///< ranks blame it: `culprit`, or one that is not of this node
+        ended,     ///< `culprit` failed by itself
+        accused,   ///< ranks blame `culprit` or, if it is empty, a rank that is not on this node
         disagree,  ///< ranks called different things: nobody is named
     };
     Way way = Way::ended;
-    std::size_t first = 0;  ///< the first that ended badly by itself
+    std::size_t first = 0;  ///< the first process that failed by itself
     std::optional<std::size_t> culprit{};
-    const rendezvous::FailureReport* verdict = nullptr;  ///< unless `culprit` ended badly
+    const rendezvous::FailureReport* verdict = nullptr;  ///< null if `culprit` failed by itself
 
-    /// The process whose end is the job's.
+    /// The process whose exit status becomes the job's.
     std::size_t decisive() const {
         TUTTI_ASSERT(way != Way::ended || culprit);
         return way == Way::ended ? *culprit : first;
     }
 };
 
-/// The first that ended badly by itself (1. and 2.); nothing: none did.
+/// The first process that failed by itself (rules 1 and 2); nothing: none did.
 std::optional<std::size_t> first_to_fail(std::span<const Suspect> suspects);
-/// Whether a signal other than SIGABRT ended it.
+/// Whether a signal other than SIGABRT ended the process.
 bool was_killed(const Child& child);
 std::optional<Blame> find_culprit(std::span<const Suspect> suspects);
 

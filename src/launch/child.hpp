@@ -1,6 +1,6 @@
 // Child: one process of a job, in a process group of its own, with its output in pipes.
 //
-// Threads: all from the launcher's main thread: a child is killed when the thread that made it ends (PR_SET_PDEATHSIG).
+// Threads: the launcher's main thread only: a child is killed when the thread that started it ends (PR_SET_PDEATHSIG).
 #pragma once
 
 #include "core/unique_fd.hpp"
@@ -15,7 +15,7 @@
 
 namespace tutti::launch {
 
-/// NAME=value; later ones win.
+/// NAME=value; of equal names the last one counts.
 using Environment = std::vector<std::string>;
 /// This process's environment with `changes` in place of equal names.
 Environment environment_with(const Environment& changes);
@@ -24,22 +24,22 @@ struct Child {
     pid_t pid = -1;  ///< also its process group
     UniqueFd out, err;
     std::optional<NotStarted> not_started;  ///< the program could not be executed; the process is gone then
-    std::optional<int> status;              ///< of waitpid(2), when it has ended
+    std::optional<int> status;              ///< as waitpid(2) gives it; empty: it has not ended
 
     bool running() const noexcept { return pid > 0 && !status; }
     bool failed() const noexcept { return not_started || (status && *status != 0); }
 };
 
-/// Starts command[0] (looked up in PATH). `stdin_fd`: its standard input; -1: /dev/null. It gets the limits that this
-/// process was started with. Throws std::system_error when there is no process or descriptor to be had.
+/// Starts command[0] (looked up in PATH). `stdin_fd`: its standard input; -1: /dev/null. The child gets the resource
+/// limits that this process was started with. Throws std::system_error if no process or descriptor is available.
 Child start(const std::vector<std::string>& command, const Environment& environment, int stdin_fd);
 
-/// The status of waitpid(2), of a process whose end waitid(2) tells.
+/// The status, as of waitpid(2), of a process whose end waitid(2) has reported.
 int status_of(const siginfo_t& info);
 /// "exited with status 3", "killed by signal 9 (SIGKILL)", "could not be started: No such file or directory".
 std::string cause_in_words(const Child& child);
-/// The exit status as a shell gives it: the status, or 128 + signal; 127 when there is no such program, 126 when it
-/// cannot be executed.
+/// The exit status that a shell would give: the child's status, or 128 + signal; 127 if there is no such program, 126
+/// if it cannot be executed.
 int exit_status(const Child& child);
 
 }  // namespace tutti::launch

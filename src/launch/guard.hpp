@@ -1,8 +1,8 @@
-// Guard: a small process that outlives the launcher by a moment. When the launcher dies without a word (SIGKILL), it
-// kills the process groups of the job, and all other processes that carry the job's variable in their environment (one
-// that made a session of its own), so that no process of the job survives.
+// Guard: a small process that outlives the launcher by a moment. If the launcher is killed (SIGKILL), the guard kills
+// the process groups of the job, and all other processes with the job's variable in their environment (such as one that
+// made its own session), so that no process of the job survives.
 //
-// Threads: made before the launcher has any; otherwise from one thread.
+// Threads: create it before the launcher has any threads; otherwise from one thread.
 #pragma once
 
 #include "core/unique_fd.hpp"
@@ -21,14 +21,14 @@ class Guard {
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
 
-    /// A random text.
+    /// A random text that identifies the launcher.
     const std::string& id() const noexcept { return id_; }
-    /// NAME=value that all processes of this launcher, and no others, are to be started with.
+    /// NAME=value for the environment of all processes of this launcher, and of no others.
     std::string variable() const { return "TUTTI_LAUNCHER=" + id_; }
     void watch(pid_t process_group);
     void forget(pid_t process_group);
-    /// Whether a signal to the launcher has also come, or comes within 50 ms, to the guard, a process that no sender
-    /// knows of: then the sender sent it to all processes of the job, as Slurm does. Forgets it.
+    /// Whether a signal that came to the launcher has also come to the guard, or does within 50 ms. No sender knows of
+    /// the guard, so the sender then signalled all processes of the job, as Slurm does. Clears the guard's signals.
     bool got(int signal);
     pid_t pid() const noexcept { return pid_; }
 

@@ -1,5 +1,5 @@
-// HeldPort: a port of this host that is kept for the ranks. No system call gives it to a process that asks for any
-// port, and a rank may listen on it, again after each restart, since such servers set SO_REUSEADDR.
+// HeldPort: reserves a port of this host for the ranks. The system does not give it to processes that ask for any free
+// port, but a rank may listen on it, also after a restart, since such servers set SO_REUSEADDR.
 //
 // Threads: from one thread.
 #pragma once
@@ -12,7 +12,7 @@ namespace tutti::launch {
 
 class HeldPort {
  public:
-    /// `wanted`: 0: any that is free. Throws DistNetworkError that names --master-port when somebody listens there.
+    /// `wanted`: 0: any free port. Throws DistNetworkError that names --master-port if another process listens there.
     explicit HeldPort(std::uint16_t wanted);
     std::uint16_t number() const noexcept { return number_; }
 

@@ -7,14 +7,14 @@
 
 namespace tutti::launch {
 
-/// Opens standard streams that were closed, so that no pipe of the launcher gets their numbers, and makes the launcher
-/// the parent of processes that lose theirs. A process that already has children (an entry script that started a helper
-/// and then called exec), or that gets strangers' as the first process of its container, forks: the child launches, and
-/// returns from here; the original process stays as its stand-in: it keeps the pid, passes on signals, stops and ends
-/// as the child does.
+/// Opens closed standard streams, so that no pipe of the launcher gets their numbers, and makes the launcher the parent
+/// of orphaned descendants. If the process already has children (an entry script started a helper and then called
+/// exec), or adopts strangers' children as the first process of its container, it forks: only the child returns from
+/// here, and launches; the original process stays as its stand-in: it keeps the pid, passes on signals, and stops and
+/// ends as the child does.
 void prepare_process();
 
-/// The process that stands in for this one towards the process that started it; -1: none does.
+/// The pid of the stand-in, which represents this process to the process that started it; -1: there is none.
 pid_t init_process();
 
 }  // namespace tutti::launch

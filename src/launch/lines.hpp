@@ -1,7 +1,7 @@
-// Lines: passes on a rank's output: cut into lines, its name before each and none of them torn, or unchanged.
+// Lines: passes on a rank's output: unchanged, or as whole lines, each with the rank's name before it.
 //
-// A line is kept until its end has come, up to 1 MiB. A longer one is passed on as it comes, and the place where it
-// goes is held for it: others that write there wait until it ends, or until the place is let go.
+// A line is buffered until its end has come, up to 1 MiB. A longer line is passed on as it comes, and holds its
+// destination: others that write there wait until the line ends, or until let_go().
 //
 // Threads: from one thread.
 #pragma once
@@ -16,15 +16,15 @@
 
 namespace tutti::launch {
 
-/// Whether to go on waiting for a reader; asked at least every 50 ms while it does not read.
+/// Returns whether to keep waiting for a reader; called at least every 50 ms while it does not read.
 using Patience = std::function<bool()>;
-/// Writes all of `text` to a descriptor. Blocks for no longer than 50 ms at a time, also where the descriptor does.
-/// Returns the system's error, EPIPE where nobody reads any more; ECANCELED when patience has ended.
+/// Writes all of `text` to a descriptor. Blocks for at most 50 ms at a time, even on a blocking descriptor. Returns the
+/// system's error (EPIPE if nobody reads any more), or ECANCELED when `patience` returns false.
 [[nodiscard]] std::error_code write_all(int fd, std::string_view text, const Patience& patience);
-/// The launcher's own words: to standard error; to standard output where that takes none.
+/// Writes a message of the launcher to standard error, or to standard output if that fails.
 void say(
     std::string_view text, const Patience& patience = [] { return true; });
-/// Whether two descriptors are of one file.
+/// Whether two descriptors refer to one file.
 bool is_one_file(int a, int b);
 
 /// The last lines of one rank, from both of its streams.
@@ -32,17 +32,17 @@ class Tail {
  public:
     void add(std::string_view line);
     const std::deque<std::string>& lines() const noexcept { return lines_; }
-    static constexpr std::size_t length_max = 500;  ///< the rest of a line is left out
+    static constexpr std::size_t length_max = 500;  ///< longer lines are cut
 
  private:
     static constexpr std::size_t lines_max = 10;
     std::deque<std::string> lines_;
 };
 
-/// The unfinished line on one terminal or in one file that several ranks' lines go to: at most one.
+/// The unfinished line (at most one) at a terminal or in a file to which several ranks' lines go.
 struct Unfinished {
     class Lines* line = nullptr;
-    bool held = false;  ///< it is a long one, and the others are to wait
+    bool held = false;  ///< it is a long line, for whose end the others wait
     std::chrono::steady_clock::time_point held_since{};
 };
 
@@ -51,10 +51,10 @@ class Lines {
     using Moment = std::chrono::steady_clock::time_point;
     enum class Style {
         prefixed,      ///< whole lines, each with a prefix
-        prefixed_now,  ///< also the beginning of a line (a question), when nothing follows it for a moment
-        unchanged,     ///< every byte as it came, in the order in which it came; whole lines where they come quickly
+        prefixed_now,  ///< also the beginning of a line (a question), if nothing follows it for 50 ms
+        unchanged,     ///< every byte in its order of arrival; whole lines if they arrive quickly
     };
-    /// `to`: -1: nobody sees them; they are only remembered in `tail`. `shared`: of all that go to the same place.
+    /// `to`: -1: nobody sees the lines; only `tail` keeps them. `shared`: one for all Lines with this destination.
     Lines(Style style, std::string prefix, int to, Tail& tail, Unfinished& shared, Patience patience)
         : style_(style),
           prefix_(std::move(prefix)),
@@ -66,19 +66,19 @@ class Lines {
     /// Passes on every complete line; "\r" alone ends one too (progress bars), and stays "\r". Returns write_all()'s
     /// error, as the others do.
     std::error_code add(std::string_view bytes);
-    /// Passes on the rest that has no end of line: a prefixed line gets one.
+    /// Passes on the rest, which has no line end: a prefixed line gets one.
     std::error_code finish();
-    /// Whether another's long line stands where these lines go: add() is not to be called yet.
+    /// Whether another rank's long line holds the destination: do not call add() yet.
     bool must_wait() const { return to_ >= 0 && shared_->held && shared_->line != this; }
-    /// Its line is the one for which others wait.
+    /// Whether the others wait for the end of this one's long line.
     bool holds() const { return shared_->held && shared_->line == this; }
-    /// The others need not wait for the rest of this line any more.
+    /// Lets the others write without waiting for the rest of this line.
     void let_go();
-    /// When pass_beginning() is to be called, if nothing comes before.
+    /// When to call pass_beginning(), if no input comes before.
     std::optional<Moment> due() const;
-    /// The beginning of a line, as it is.
+    /// Passes on the beginning of an unfinished line.
     std::error_code pass_beginning();
-    /// Another writer, such as the terminal's echo, has ended the line that stands there unfinished.
+    /// Another writer, such as the terminal's echo, has ended this one's unfinished line at the destination.
     void line_was_ended();
 
  private:
@@ -100,8 +100,8 @@ class Lines {
     Patience patience_;
     std::string rest_;
     Moment rest_since_{};
-    std::string beginning_;  // of the line whose rest is awaited: it has been passed on, or, unchanged, remembered
-    bool begun_ = false;     // the next bytes continue a line that stands there
+    std::string beginning_;  // start of an unfinished line, for tail_; already passed on or, if unchanged, remembered
+    bool begun_ = false;     // the next bytes continue a line at the destination
     bool let_go_ = false;    // others have waited for this line long enough
     std::string returned_;   // a line passed on with "\r" before it was known whether "\n" follows
     bool has_returned_ = false;

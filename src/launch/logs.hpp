@@ -1,4 +1,4 @@
-// Logs: which streams of which ranks go into files, and those files. Threads: from one thread.
+// Logs: which streams of which ranks go to files, and the making of these files. Threads: from one thread.
 #pragma once
 
 #include "core/assert.hpp"
@@ -23,11 +23,11 @@ struct Streams {
     }
     bool any() const noexcept { return all != 0 || !of_local_rank.empty(); }
 };
-/// As torchrun writes them: "3" for both of all ranks, "0:1,2:3" by local rank (the others: none). Throws
+/// Parses torchrun's format: "3": both streams of all ranks; "0:1,2:3": by local rank (other ranks: none). Throws
 /// InvalidArgument that names `option`.
 Streams parse_streams(std::string_view text, const std::string& option);
 
-/// A new, empty file at `path`, whose folders are made. Throws InvalidArgument naming --log-dir.
+/// Makes an empty file at `path`, and its folders. Throws InvalidArgument that names --log-dir.
 UniqueFd make_log(const std::string& path);
 
 }  // namespace tutti::launch

@@ -19,7 +19,7 @@ class MemoryKills {
     struct Found {
         std::uint64_t count = 0;     ///< 0: none
         std::filesystem::path in{};  ///< the file that counts them
-        bool on_host = false;        ///< it counts all processes of this host
+        bool on_host = false;        ///< `in` counts all processes of this host
     };
     Found since() const;
 

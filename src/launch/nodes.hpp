@@ -1,13 +1,12 @@
-// Nodes: the messages between the launchers of a job on several nodes, over the job's store: how many ranks each has,
-// that all of a node's ranks have ended well, or which failed; before a restart, that all processes of a node have
-// ended. The first failure that reaches the store is the job's. A launcher whose connection ends, or that is silent for
-// 15 s, is a failure too, of its node, after which the ranks may be started again: another launcher can take its place
-// (places.hpp). The loss of the store, with node 0, ends the job.
+// Nodes: the messages between the launchers of a job on several nodes, over the job's store: each node's number of
+// ranks; that all ranks of a node have succeeded, or which failed; and before a restart, that all processes of a node
+// have ended. The first failure that reaches the store becomes the job's. A launcher whose connection ends, or that is
+// silent for 15 s, is a failure of its node. The ranks may be restarted after it, since another launcher can take its
+// place (places.hpp). The loss of the store, and thus of node 0, ends the job.
 //
-// Keys, below "launch/": those of places.hpp; A/done (how many nodes) for each attempt A; left (an ID a line).
+// Keys below "launch/": those of places.hpp; A/done (how many nodes) for each attempt A; left (one ID per line).
 //
-// Threads: the methods are for one thread and may block for as long as the store takes to answer. A second thread
-// watches the store.
+// Threads: the methods are for one thread, and may block until the store answers. A second thread watches the store.
 #pragma once
 
 #include "core/interrupt.hpp"
@@ -32,7 +31,7 @@ struct JobOutcome {
     bool good = true;
     bool again = false;  ///< a failure after which the ranks may be started again
     int status = 0;      ///< for the shell
-    int node = 0;        ///< that said so
+    int node = 0;        ///< the node that reported it
     std::string text{};  ///< "rank 3 (pid 4711): exited with status 3"
     bool lost = false;   ///< the launcher of `node` has vanished
 };
@@ -40,20 +39,20 @@ struct JobOutcome {
 struct NodesOptions {
     std::string master_addr;
     std::uint16_t master_port = 0;
-    std::optional<std::string> secret{};  ///< none: as a TCPStore finds it
+    std::optional<std::string> secret{};  ///< none: found as a TCPStore finds it
     int nodes = 1;
     int node_rank = 0;
     int ranks = 1;  ///< of this node
     int max_restarts = 0;
-    std::string id{};                      ///< of this launcher, no other's
-    std::string run_id{};                  ///< node 0's counts
-    std::uint16_t ranks_port = 0;          ///< MASTER_PORT of the ranks; node 0's counts
-    std::chrono::milliseconds patience{};  ///< until all have come
+    std::string id{};                      ///< unique to this launcher
+    std::string run_id{};                  ///< node 0's applies to all nodes
+    std::uint16_t ranks_port = 0;          ///< MASTER_PORT of the ranks; node 0's applies to all nodes
+    std::chrono::milliseconds patience{};  ///< until all nodes have joined
 };
 
 class Nodes {
  public:
-    /// Begins to look for the others.
+    /// Starts to look for the other launchers.
     explicit Nodes(NodesOptions options);
     /// Leaves; node 0, whose launcher serves the store, gives the others a moment to do so first.
     ~Nodes();
@@ -61,27 +60,27 @@ class Nodes {
     Nodes& operator=(const Nodes&) = delete;
 
     int node_rank() const noexcept { return options_.node_rank; }
-    /// Readable when one of the answers below has changed; clear() before asking.
+    /// Readable when layout() or outcome() has changed; call clear() before them.
     int fd() const noexcept { return wake_.get(); }
     void clear();
 
     struct Layout {
-        int attempt = 0;     ///< for which it is
+        int attempt = 0;     ///< the attempt that it describes
         int first_rank = 0;  ///< of this node
         int world_size = 0;
         std::string run_id;
-        std::string secret;  ///< for the ranks: the one that opened the store
+        std::string secret;  ///< for the ranks; it has opened the store
         int ranks_port = 0;
     };
-    /// When all are ready for an attempt, this one or a later one.
+    /// The layout of this attempt or a later one; nothing until all nodes are ready for it.
     std::optional<Layout> layout(int attempt);
-    /// When the attempt has ended, on all nodes.
+    /// The outcome on all nodes; nothing until the attempt has ended.
     std::optional<JobOutcome> outcome(int attempt);
 
-    /// All of this node's ranks have ended well.
+    /// Tells the others that all of this node's ranks have succeeded.
     void done(int attempt);
     void failed(int attempt, JobOutcome outcome);
-    /// Nothing of a failed attempt is left on this node.
+    /// Tells the others that nothing of a failed attempt is left on this node.
     void stopped(int attempt);
 
  private:
@@ -109,17 +108,17 @@ class Nodes {
     const NodesOptions options_;
     UniqueFd wake_;
     std::mutex mutex_;  // guards the members until the next empty line
-    Store store_;       // of the caller's thread
+    Store store_;       // for the caller's thread
     std::optional<Layout> layout_;
     std::map<int, JobOutcome> outcomes_;  // by attempt
-    std::optional<JobOutcome> lost_;      // why no more news will come
+    std::optional<JobOutcome> lost_;      // why the watching thread has stopped
 
-    std::string id_;  // before the first layout
+    std::string id_;  // written only before the first layout
     int connections_ = 0;
-    std::string secret_;            // the watching thread's, as the members below
-    std::optional<Places> places_;  // node 0's
-    NodesRoster roster_;            // of the attempt
-    std::string missing_;           // whom node 0 waits for
+    std::string secret_;            // this and the members below: for the watching thread
+    std::optional<Places> places_;  // node 0 only
+    NodesRoster roster_;            // of the current attempt
+    std::string missing_;           // the launchers that node 0 waits for
     std::atomic<Moment> looked_at_{};
     std::atomic<bool> met_{false};
     AbortFlag leaving_;

@@ -24,18 +24,18 @@ class Output {
     using Moment = std::chrono::steady_clock::time_point;
     explicit Output(Patience patience);
 
-    /// One more process, and its empty files. Throws as make_log().
+    /// Adds a process, and makes its log files. Throws as make_log().
     void add(const Task& task);
-    /// It has started: takes its pipes.
+    /// Takes the pipes of the process that was added last, which has started.
     void attach(Child& child);
-    /// Appends the descriptors to wait for. take() gets the list after poll(2), and the number of the first of them.
+    /// Appends the descriptors to wait for. After poll(2), pass the list to take(), with the index of their first.
     void ask(std::vector<pollfd>& polled);
     void take(const std::vector<pollfd>& polled, std::size_t first);
-    /// When take() is to be called, if nothing comes before.
+    /// When to call take(), if no input comes before.
     std::optional<Moment> due();
-    /// All processes have ended: all that is in the pipes, whose other ends may be held by somebody outside of the job.
+    /// All processes have ended: passes on what the pipes hold. Processes outside the job may hold the other ends.
     void pass_rest_on();
-    /// Another writer, such as the terminal's echo, has ended the line that stands there unfinished.
+    /// Another writer, such as the terminal's echo, has ended the unfinished line at a destination.
     void line_was_ended();
 
     /// The last lines of the process that was added as number `process`.
@@ -44,7 +44,7 @@ class Output {
         return members_[process].tail.lines();
     }
 
-    /// The first output that took no more: nobody reads it, or it is full.
+    /// The first output that accepted no more: it has no reader any more, or is full.
     struct Failure {
         std::error_code error;
         int fd = 1;  ///< 1 or 2
@@ -76,7 +76,7 @@ class Output {
     std::vector<Stream*> streams();
 
     const Patience patience_;
-    std::array<Unfinished, 2> unfinished_{};  // on standard output and error, or the first for both
+    std::array<Unfinished, 2> unfinished_{};  // of standard output and error; the first of both if they are one file
     std::deque<Member> members_;
     std::optional<Failure> failure_;
 };

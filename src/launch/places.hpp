@@ -1,11 +1,11 @@
-// Places: which launcher is which node of a job. Node 0's launcher, whose process serves the store, decides it alone:
-// it reads who has come and who gives signs of life, gives the place of a launcher that has vanished to the next one
-// that asks for it, and refuses the place of one that lives. Before each attempt it publishes the roster: the launchers
-// whose ranks belong to that attempt. A launcher that comes back and is not in the roster has lost its place.
+// Places: which launcher has the place of which node of a job. Node 0's launcher, whose process serves the store, alone
+// decides: it reads which launchers have come and which give signs of life, gives the place of a vanished launcher to
+// the next one that asks for it, and refuses the place of a live one. Before each attempt it publishes the roster: the
+// launchers whose ranks belong to this attempt. A launcher that returns and is not in the roster has lost its place.
 //
-// Keys, below "launch/": came (a card a line, in the order of coming), beat/ID (a launcher's last sign of life, in ms
-// since 1970), gone/ID (its last will), answer/ID (node 0's: "joins A" or "refused WHY"), missing (in words), and for
-// each attempt A: A/roster, A/end (its outcome), A/stopped (an ID a line: the launchers of which no rank is left).
+// Keys below "launch/": came (one card per line, in order of arrival), beat/ID (a launcher's last sign of life, in ms
+// since 1970), gone/ID (written by its will), answer/ID (node 0's: "joins A" or "refused WHY"), missing (in words), and
+// for each attempt A: A/roster, A/end (its outcome), A/stopped (IDs of launchers without ranks, one per line).
 //
 // Threads: one at a time.
 #pragma once
@@ -21,10 +21,10 @@
 
 namespace tutti::launch {
 
-/// What a launcher says of itself.
+/// A launcher's description of itself.
 struct NodeCard {
     int node = 0;
-    std::string id{};  ///< of this launcher, no other's
+    std::string id{};  ///< unique to this launcher
     int ranks = 1, nodes = 1, max_restarts = 0;
     int pid = 0;
     std::string address{}, host{};
@@ -47,22 +47,22 @@ struct NodesRoster {
 
 /// The name of an attempt's key.
 std::string attempt_key(int attempt, const char* what);
-/// The words about a launcher that has vanished, and those that complete them with its last sign of life.
+/// The message that a launcher has vanished; words_of_sign() adds its last sign of life.
 std::string words_of_loss(const NodeCard& card, const std::string& cause);
 std::string words_of_sign(const std::string& beat);
-/// The cause where its connection has ended.
+/// The cause if its connection has ended.
 inline constexpr const char* connection_ended = "its connection has ended: it was killed, or its host was";
 
 class Places {
  public:
-    static constexpr std::chrono::seconds silence{15};  ///< of a launcher that is taken for dead
-    /// The time for a launcher that was cut off to end its own ranks, before another gets its place.
+    static constexpr std::chrono::seconds silence{15};  ///< after which a launcher counts as dead
+    /// Further time for a launcher that was cut off to end its own ranks, before another one gets its place.
     static constexpr std::chrono::seconds fence{6};
 
-    /// `own`: node 0's.
+    /// `own`: node 0's card.
     Places(Store store, const NodeCard& own, int ranks_port, std::string run_id);
 
-    /// Looks at who has come, who lives and who has stopped, and answers those that ask for a place.
+    /// Checks which launchers have come and which are alive, and answers those that ask for a place.
     void look();
     /// A launcher of the last roster that has vanished.
     struct Lost {
@@ -72,29 +72,29 @@ class Places {
     std::optional<Lost> lost() const;
     /// The IDs of the launchers that have a place and a connection.
     std::vector<std::string> present() const;
-    /// A launcher was started with other numbers of nodes or restarts than this one.
+    /// The error: a launcher was started with other numbers of nodes or restarts than this one. Empty: none.
     const std::string& disagreement() const noexcept { return disagreement_; }
 
-    /// The first node whose launcher is not ready for this attempt, and the reasons of all such; none: all are.
+    /// The first node whose launcher is not ready for this attempt, with the reasons for all such nodes; none: all are.
     std::optional<Lost> missing(int attempt);
-    /// All are ready: those that are form the attempt.
+    /// All launchers are ready: publishes the attempt's roster.
     void begin(int attempt);
-    /// There will be no such attempt; A/end says why.
+    /// Tells the launchers that this attempt will not begin; A/end says why.
     void give_up(int attempt);
-    /// The job is over for those that still wait.
+    /// Tells the launchers that still wait that the job is over, and why.
     void close(const std::string& why);
 
  private:
     struct Place {
         std::optional<NodeCard> holder;
-        std::string sign{};  // of life, the last
+        std::string sign{};  // the holder's last sign of life
         Instant heard_at{};
         bool gone = false;    // its connection has ended
-        bool member = false;  // of the last roster
+        bool member = false;  // it is in the last roster
     };
     struct Newcomer {
         NodeCard card;
-        std::string id_of_holder, sign_of_holder;  // that it found
+        std::string id_of_holder, sign_of_holder;  // those found at its arrival
         Instant since;
     };
 
@@ -111,8 +111,8 @@ class Places {
     NodesRoster roster_;
     std::vector<Place> places_;
     std::vector<Newcomer> newcomers_;
-    std::optional<Lost> replaced_;  // a launcher of the last roster
-    std::size_t read_ = 0;          // of "came"
+    std::optional<Lost> replaced_;  // from the last roster; another one has its place
+    std::size_t read_ = 0;          // bytes of "came"
     Instant looked_at_ = Clock::now();
     std::string disagreement_, missing_ = "?";
 };

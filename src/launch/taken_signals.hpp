@@ -1,5 +1,5 @@
-// The signals that a launcher takes, and what becomes of each. The launcher itself (signals.hpp) and the process that
-// stands in for it (init_process.hpp) agree on them.
+// The signals that a launcher takes, and what each one does. The launcher itself (signals.hpp) and its stand-in
+// (init_process.hpp) both use these functions.
 //
 // Threads: any.
 #pragma once
@@ -8,12 +8,12 @@
 
 namespace tutti::launch {
 
-/// Whether the job ends by it, however its ranks take it.
+/// Whether the signal ends the job, however the ranks handle it.
 bool ends_job(int signal);
-/// Whether the ranks get it, and the job goes on as far as they do.
+/// Whether the signal is passed to the ranks; the job continues unless they end.
 bool is_for_ranks(int signal);
-/// Both, and SIGCHLD. A signal that our parent has us ignore is not among them, so that it stays ignored (nohup, `&` in
-/// a script): blocked, it would arrive.
+/// Both kinds, and SIGCHLD. Not a signal that this process has inherited as ignored (nohup, `&` in a script), so that
+/// it stays ignored: if blocked, it would arrive.
 sigset_t taken_signals();
 
 }  // namespace tutti::launch

@@ -1,4 +1,4 @@
-// Task: a process to start: a rank, or over ssh the launcher of a node. A value.
+// Task: a process to start: a rank, or ssh with the launcher of a node. A value.
 #pragma once
 
 #include "launch/child.hpp"
@@ -13,10 +13,10 @@ struct Task {
         nothing,
         ours,      ///< the launcher's standard input
         terminal,  ///< lines typed at the launcher's standard input, a terminal
-        lifeline,  ///< a pipe whose end means: end, and whose bytes are signals. None goes to the task before SIGKILL
+        lifeline,  ///< a Lifeline: its end ends the task, its bytes are signals. The only signal sent to it is SIGKILL
     };
     std::string name;    ///< "rank 2", "node worker-1"
-    int rank = -1;       ///< -1: it is a launcher
+    int rank = -1;       ///< -1: it is the launcher of a node
     std::string prefix;  ///< before each line; empty: its output is passed on unchanged
     std::vector<std::string> command;
     Environment environment;
@@ -24,7 +24,7 @@ struct Task {
     std::string greeting{};            ///< written into the lifeline first
     std::string out_log{}, err_log{};  ///< files; empty: none
     bool shows_out = true, shows_err = true;
-    bool reports_itself = false;  ///< when it fails, all has been said unless ssh says so
+    bool reports_itself = false;  ///< it reports its failures itself, unless ssh fails
 };
 
 }  // namespace tutti::launch

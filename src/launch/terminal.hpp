@@ -1,7 +1,6 @@
-// Terminal: the launcher's terminal as the standard input of one rank. Ranks are process groups of their own, to which
-// the terminal gives no input (SIGTTIN stops a process that reads it from the background); so the launcher reads lines
-// as long as it is in the foreground, and the rank gets them from a pseudo-terminal, or from a pipe where there is none
-// to be had.
+// Terminal: the launcher's terminal as the standard input of one rank. Ranks have process groups of their own, which
+// get no input from the terminal (SIGTTIN stops a background process that reads it). So the launcher reads lines while
+// it is in the foreground, and the rank gets them from a pseudo-terminal or, if there is none, from a pipe.
 //
 // Threads: from one thread.
 #pragma once
@@ -14,19 +13,19 @@ namespace tutti::launch {
 
 class Terminal {
  public:
-    /// Standard input is a terminal. Throws std::system_error when there are no descriptors.
+    /// Standard input must be a terminal. Throws std::system_error if no descriptors are available.
     Terminal();
 
-    /// The rank's end; let go when it has started.
+    /// The rank's end; close it once the rank has started.
     UniqueFd& side() noexcept { return side_; }
-    /// The descriptor to wait for: standard input, or the rank's end when it has room; -1: nothing at the moment, so
-    /// look again soon.
+    /// The descriptor to wait for: standard input, or the rank's end until it has room; -1: none now, so call it again
+    /// soon.
     int fd() const;
     short events() const noexcept;
     bool open() const noexcept { return static_cast<bool>(main_); }
-    /// Passes on the available input. True: with it a line has ended, on the screen too.
+    /// Passes on the available input. True: this input ended a line, also on the screen.
     bool pass_on();
-    /// The window has another size.
+    /// The window has changed its size.
     void resize();
 
  private:
@@ -34,7 +33,7 @@ class Terminal {
 
     UniqueFd main_, side_;
     bool is_terminal_ = true;
-    std::string waiting_;  // has been read, and not been taken yet
+    std::string waiting_;  // read, but not written to the rank yet
 };
 
 }  // namespace tutti::launch

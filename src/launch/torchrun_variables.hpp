@@ -1,6 +1,6 @@
-// TorchrunVariables: the variables PET_* by which platforms (Kubeflow's PyTorchJob and Trainer) give torchrun its
-// arguments. `tutti run` takes those that mean something here, where no flag says otherwise, and names the rest: a
-// setting that is ignored in silence is a job that does not do what it was told.
+// TorchrunVariables: the PET_* variables by which platforms (Kubeflow's PyTorchJob and Trainer) give torchrun its
+// arguments. `tutti run` uses those that apply to it unless a flag is given, and names the others: if a setting were
+// ignored silently, the job would not do what it was told.
 //
 // Threads: any; functions of their arguments.
 #pragma once
@@ -12,8 +12,8 @@
 
 namespace tutti::launch {
 
-/// The flag's value where it has one, else that of a variable, whose name is PET_ and the flag's: of "--max-restarts",
-/// PET_MAX_RESTARTS; but that of "--run-id" is PET_RDZV_ID.
+/// The flag's value if it has one, else that of its PET_ variable: PET_MAX_RESTARTS for "--max-restarts", and so on,
+/// but PET_RDZV_ID for "--run-id".
 Given flag_or_torchrun(const std::string& value, const std::string& flag, const Pod& pod);
 
 /// A sentence about the variables PET_* of `environment` (NAME=value) that tutti run does not read; empty: there are

@@ -1,4 +1,4 @@
-// Codec: objects to bytes and back, without a copy of large tensors on the way in.
+// Codec: encodes objects as bytes and decodes them, without copying large tensors from the buffer that is decoded.
 //
 // Threads: functions without state.
 #pragma once
@@ -15,16 +15,17 @@ namespace tutti::object {
 
 /// Extension types of the encoding; part of the wire format.
 enum class Extension : std::int8_t {
-    tensor = 1,   ///< dtype, dimensions, padding's length, padding, sizes, elements
+    tensor = 1,   ///< dtype, dimensions, length of the padding, padding, sizes, elements
     complex = 2,  ///< two float64, little-endian as tensors are
-    record = 3,   ///< first of a list of two: the type's name; the second is the map of the fields
-    pieces = 4,   ///< first of a list: the kind of value that is cut; the others are its pieces, in `bin`
+    record = 3,   ///< the type's name, first of a list of two; the second is the map of the fields
+    pieces = 4,   ///< the kind of a value, first of a list; the others are the value's pieces, in `bin`
 };
 
-/// The most bytes that one string, bin or ext can hold: 32 bits of length. Longer ones are cut into pieces.
+/// The most bytes that one string, bin or ext may hold, as its length has 32 bits. Longer values are cut into pieces.
 inline constexpr std::size_t largest_piece = 0xffff'0000;
 
-/// 64-byte aligned memory with an encoded object; the buffer is a multiple of 64 bytes long, its end is zero.
+/// An encoded object in 64-byte aligned memory; the buffer's length is a multiple of 64 bytes, and the bytes after the
+/// object are zero.
 struct Encoded {
     Tensor buffer;
     std::size_t bytes = 0;
@@ -33,11 +34,11 @@ struct Encoded {
 /// A list of objects as one encoded list.
 Encoded encode_list(std::span<const Object> objects, std::size_t piece_bytes = largest_piece);
 
-/// The object in the first `bytes` of `buffer`. Tensors of 1 MiB or more that fill a good part of the buffer stay in it
-/// and keep it alive.
+/// Decodes the object in the first `bytes` of `buffer`. Tensors of 1 MiB or more that fill a good part of the buffer
+/// refer to it and keep it alive.
 Object decode_shared(const Encoded& encoded);
 
-/// encode() and decode() for carriers of strings, such as a store.
+/// encode() and decode() with strings, for a store, say.
 std::string encode_string(const Object& object);
 Object decode_string(std::string_view bytes);
 

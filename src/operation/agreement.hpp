@@ -2,8 +2,8 @@
 // recent collectives, by sequence number, and a digest of all of them; ranks of one host read each other's records in
 // the arena.
 //
-// Of two ranks that disagree, the one that compares second sees the other's record, provided that both execute a full
-// fence between their write and their read (Dekker's algorithm). The caller issues the fence.
+// If two ranks disagree, the one that compares second sees the other's record, provided that both execute a full fence
+// between their write and their read (Dekker's algorithm). The caller issues the fence.
 //
 // Threads: one at a time (the world's lock).
 #pragma once
@@ -24,23 +24,23 @@ class Agreement {
     /// each arena rank. `arena` and `ranks_here` must outlive it.
     Agreement(const transport::Arena* arena, int local, const std::vector<int>& ranks_here);
 
-    /// This rank has begun the collective with that sequence number, its next one.
+    /// Records that this rank has begun the collective with that sequence number, the next one.
     void remember(std::uint64_t sequence, std::uint64_t fingerprint);
-    /// 0: the fingerprint is unknown, or forgotten.
+    /// The fingerprint of a collective; 0: unknown, or forgotten.
     std::uint64_t fingerprint_at(std::uint64_t sequence) const;
     /// A digest of all fingerprints so far; only with an arena.
     std::uint64_t digest() const noexcept { return digest_; }
 
     struct Disagreement {
-        int peer = -1;               ///< the rank with whom
-        std::uint64_t sequence = 0;  ///< of the first collective about which both know, and differ
-        /// Fingerprints; equal: they differ about one before it, which is forgotten.
+        int peer = -1;               ///< the group rank that disagrees with this one
+        std::uint64_t sequence = 0;  ///< of the first collective that both remember and whose fingerprints differ
+        /// The fingerprints; equal: the ranks differ about an earlier collective, which is forgotten.
         std::uint64_t theirs = 0, mine = 0;
     };
-    /// Compares the collectives of the ranks of this host up to that one, which has begun here. Nothing: the ranks that
-    /// have begun it agree.
+    /// Compares the collectives of the ranks of this host up to `sequence`, which has begun here. nullopt: all ranks
+    /// that have begun it agree.
     std::optional<Disagreement> disagreement_at(std::uint64_t sequence) const;
-    /// The same with one rank (the arena's), whose digest is known to differ.
+    /// The same with one rank (`local`: its arena rank), whose digest is known to differ.
     Disagreement disagreement_with(int local, std::uint64_t sequence) const;
 
  private:

@@ -22,7 +22,7 @@ enum class OwnMessage : std::uint64_t {
 /// The messages of one-sided communication between hosts; each window of a group has its own channels.
 enum class WindowMessage : std::uint64_t { request, payload, answer };
 
-/// The parts of a message's channel: a mark of collectives, the group, and a collective's number, a tag, an
+/// The parts of a message's channel: a bit that marks collectives, the group, and a number: a collective's, a tag, an
 /// OwnMessage or a window's.
 struct Channel {
     static constexpr int group_shift = 44;

@@ -19,18 +19,19 @@ class Completion {
     bool done() const noexcept { return done_.load(std::memory_order_acquire); }
     /// Complete, or enqueued in a stream of its device (BackendCompletion::enqueued).
     bool issued() const noexcept { return done() || enqueued_.load(std::memory_order_acquire); }
-    /// The operation has been enqueued on its device; `event` is its end there. No effect if it is issued already.
+    /// Records that the operation is enqueued on its device, where `event` marks its end. No effect if it is issued
+    /// already.
     void enqueue(std::shared_ptr<DeviceEvent> event);
-    /// Work added to `waiting` from now on waits for this operation, which is issued.
+    /// Makes work that is added to `waiting` from now on wait for this operation, which must be issued.
     void make_wait(Stream waiting) const;
     std::exception_ptr error() const noexcept { return done() ? error_ : nullptr; }
-    /// Exactly once; run_continuations() follows, or close_unless_awaited().
+    /// Call it exactly once, followed by run_continuations() or close_unless_awaited().
     void complete(std::exception_ptr error) noexcept;
     /// Calls the callbacks; callbacks added later are called at once.
     void run_continuations();
     /// If there are no callbacks: callbacks added later are called at once. False if there are some.
     bool close_unless_awaited();
-    /// complete() and close_unless_awaited() for an operation that no other thread has access to yet.
+    /// complete() and close_unless_awaited(), for an operation to which no other thread has access yet.
     void complete_unseen() noexcept;
     /// Calls `callback` on completion (at once if the operation is complete).
     void on_completion(std::function<void()> callback);
@@ -45,7 +46,7 @@ class Completion {
  private:
     std::atomic<bool> done_{false};
     std::atomic<bool> enqueued_{false};
-    std::shared_ptr<DeviceEvent> event_;  // as soon as enqueued_ is set
+    std::shared_ptr<DeviceEvent> event_;  // valid once enqueued_ is set
     std::exception_ptr error_;
     std::mutex mutex_;
     bool told_ = false;  // callbacks added from now on are called at once

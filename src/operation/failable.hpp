@@ -15,10 +15,10 @@ class Operation;
 class Failable {
  public:
     virtual ~Failable() = default;
-    /// Every operation in flight, of every group, fails with the error. Needs the lock.
+    /// All operations in flight, of every group, fail with the error. Call it with the lock held.
     virtual void fail(const std::exception_ptr& error) = 0;
-    /// Calls `act` with the lock held; continuations of operations that `act` completes run after it is free. Any
-    /// thread.
+    /// Calls `act` with the lock held; continuations of operations that `act` completes run after the lock is released.
+    /// Any thread.
     virtual void with_lock(const std::function<void()>& act) = 0;
     /// Whether operations have failed, or are about to.
     virtual bool failing() const = 0;

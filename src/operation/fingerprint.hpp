@@ -2,7 +2,7 @@
 // can describe them; the headers of all messages carry it.
 //
 //   5 bits operation | 5 dtype | 4 reduce op | 14 root + 1 | 36 count
-// Counts that do not fit, and lists of counts, are hashed into the count's bits; its top bit says so.
+// Counts that do not fit, and lists of counts, are hashed into the count's bits, of which the top bit is then set.
 #pragma once
 
 #include "algorithm/quantized.hpp"
@@ -16,16 +16,16 @@
 
 namespace tutti::group {
 
-/// The terms of a quantised collective on which ranks must agree, beside its count.
+/// The parameters of a quantised collective, in addition to its count, on which ranks must agree.
 struct QuantizedTerms {
-    int operation = 0;  ///< one of those below
+    int operation = 0;  ///< a number of the quantised functions below
     DType input = DType::float32;
     DType output = DType::float32;  ///< float32, float16 or bfloat16
     bool averages = false;
     quantize::Format format = quantize::Format::int8;
     algorithm::Quantizing::Scales scales = algorithm::Quantizing::Scales::own;
     bool gathers_codes = true;
-    /// A multiple of 32 up to 1024, or one of these.
+    /// A multiple of 32 up to 1024, or `row` or `tensor`.
     std::uint64_t block = 256;
     static constexpr std::uint64_t row = 33 * 32, tensor = 34 * 32;
 };
@@ -34,23 +34,23 @@ struct Fingerprint {
     static std::uint64_t pack(int operation, DType dtype, ReduceOp::Kind op, int root, std::uint64_t count);
     static std::uint64_t pack(int operation, DType dtype, ReduceOp::Kind op, int root,
                               std::span<const std::uint64_t> counts);
-    /// Of a quantised collective. `counts` also holds the terms that cannot be read back from it (a scale, rows,
-    /// different counts).
+    /// The fingerprint of a quantised collective. `counts` also holds terms that the fingerprint only hashes (a scale,
+    /// rows, different counts).
     static std::uint64_t pack(const QuantizedTerms& terms, std::span<const std::uint64_t> counts);
-    /// For a graph whose passes changed its collectives: replaces the fingerprint of the first one by `hash`, a digest
-    /// of all of the graph's collectives on the group.
+    /// For a graph whose passes changed its collectives: replaces the fingerprint of its first collective. `hash`: a
+    /// digest of all of the graph's collectives on the group.
     static std::uint64_t pack_graph(std::uint64_t first, std::uint64_t hash);
-    /// "all_reduce of float32 × 10, sum"; for error messages. Sizes that differ between ranks are left out: an
-    /// all_to_all has none, others have a digest of all sizes, as have coalesced collectives.
+    /// "all_reduce of float32 × 10, sum"; for error messages. Leaves out sizes that may differ between ranks: an
+    /// all_to_all has none in its fingerprint, others (also coalesced collectives) have a digest of all sizes.
     static std::string describe(std::uint64_t fingerprint);
-    /// "all_to_all: rank 0 sends int32 × 3 to rank 1, which expects 1": ranks make the same call, but a pair of them
-    /// expects blocks of different lengths.
+    /// "all_to_all: rank 0 sends int32 × 3 to rank 1, which expects 1": the ranks make the same call, but two of them
+    /// disagree about the length of a block.
     static std::string describe_block(std::uint64_t fingerprint, int from, std::uint64_t sent_bytes, int to,
                                       std::uint64_t expected_bytes);
 };
 
 inline constexpr int point_to_point = 31;
-/// Objects travel as bytes, by the collectives above; ranks compare the call, with the length of its list.
+/// Collectives of objects move bytes by the collectives above; ranks compare the call and the length of its list.
 inline constexpr int broadcast_objects = 24;
 inline constexpr int all_gather_objects = 25;
 inline constexpr int gather_objects = 26;
@@ -58,10 +58,10 @@ inline constexpr int scatter_objects = 27;
 inline constexpr int symmetric_memory = 28;
 #define TUTTI_QUANTIZED_FUNCTION(name, number, ...) inline constexpr int name = number;
 #include <tutti/collectives.def>
-/// The making of groups, of so many ranks' lists; the root says by which call.
+/// The creation of groups. The count is the number of rank lists; the root says by which call.
 inline constexpr int group_creation = 23;
 enum class Making : int { new_group = -1, split = 0, mesh = 1 };
-/// Its root says with which collective the graph begins.
+/// The start of a graph; the root is the collective with which the graph begins.
 inline constexpr int graph_start = 29;
 inline constexpr int object_message = 30;
 

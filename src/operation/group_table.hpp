@@ -1,7 +1,7 @@
 // GroupTable: the groups of a world by number, and those of them that ranks have left.
 //
-// All ranks make the groups of all ranks' calls, so all assign the same numbers and the same offsets in shared memory
-// without communication; groups that only some ranks make (use_local_synchronization) take theirs from the store.
+// Every rank takes part in the calls that make groups, so all assign the same numbers and the same offsets in shared
+// memory without communication; groups that only some ranks make (use_local_synchronization) get theirs from the store.
 //
 // Threads: any.
 #pragma once
@@ -33,7 +33,7 @@ struct GroupPlace {
 class GroupTable final : public transport::Calls {
  public:
     explicit GroupTable(std::string world, Store store = {}) : world_(std::move(world)), store_(std::move(store)) {}
-    /// The store of the world, known once the ranks have joined.
+    /// Sets the world's store, known once the ranks have joined.
     void use(Store store) { store_ = std::move(store); }
 
     void add(std::uint32_t index, const std::shared_ptr<Member>& group);
@@ -42,12 +42,12 @@ class GroupTable final : public transport::Calls {
     std::vector<std::shared_ptr<Member>> all() const;
     void add_all(std::vector<std::shared_ptr<Member>>& groups) const;
 
-    /// A lock, held from the agreement on new groups until they have their numbers: two threads that make groups
-    /// concurrently get the same numbers on all ranks, or an error.
+    /// A lock to hold from the agreement on new groups until they have their numbers: if two threads make groups
+    /// concurrently, they get the same numbers on all ranks, or an error.
     [[nodiscard]] std::unique_lock<std::mutex> making() { return std::unique_lock(making_); }
     /// Takes `count` numbers, each with `part_bytes` of shared memory; returns the first.
     GroupPlace next_place(std::uint32_t count, std::uint64_t part_bytes);
-    /// The same for groups that only some ranks make: counted in the store.
+    /// As next_place(), for groups that only some ranks make: the store counts these.
     GroupPlace next_place_in_store(std::uint32_t count, std::uint64_t part_bytes);
 
     /// This rank leaves a group, or all groups: messages announced for it are refused from now on.
@@ -58,13 +58,13 @@ class GroupTable final : public transport::Calls {
     void note_left(std::uint32_t index, int peer);
     bool has_left(std::uint32_t index, int peer) const;
 
-    // The mailbox's questions (Calls).
+    // What the mailbox asks (Calls).
     bool has_left(std::uint64_t channel) const override;
     std::uint64_t fingerprint_of(std::uint64_t channel) const override;
     bool has_finished(std::uint64_t channel) const override;
     bool has_sent_all(int peer, std::uint64_t channel) const override;
 
-    /// In a forked child: the threads that held its locks are in another process.
+    /// In a forked child: makes new locks, since the threads that held the old ones exist only in the parent.
     void renew_locks() noexcept;
 
  private:

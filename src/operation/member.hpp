@@ -1,5 +1,5 @@
 // Member: this rank in a group, for the code that serves all groups of a world: it moves their operations, tells ranks
-// of failures, and answers their questions. Group implements it.
+// of failures, and answers other ranks' probes. Group implements it.
 //
 // Threads: one at a time (the world's lock), unless a function says otherwise.
 #pragma once
@@ -32,7 +32,7 @@ class ForeignStreams {
  public:
     virtual ~ForeignStreams() = default;
     virtual transport::Mailbox& mailbox() noexcept = 0;
-    /// Whether bytes may have been exchanged with a rank of the world.
+    /// Whether this rank may have exchanged bytes with rank `peer` of the world.
     virtual bool is_connected(int peer) = 0;
 };
 
@@ -47,7 +47,7 @@ class IssuedCollectives {
     /// Whether the current collective will succeed although ranks of a group disagree about a later one: all ranks have
     /// entered it and agree on it, and a library carries it out, or is about to.
     virtual bool ends_before(const rendezvous::Verdict& disagreement) const = 0;
-    /// All complete with the error.
+    /// Completes all with the error.
     virtual void drop(const std::exception_ptr& error) = 0;
     /// Notes in the recorder which ranks the current one waits for, from `since` to `now`, and which ranks have left.
     virtual void record_waits(Instant since, Instant now) = 0;
@@ -59,19 +59,19 @@ class IssuedCollectives {
     /// The mailbox that carries the messages of the current one now.
     virtual transport::Mailbox& mailbox_of_front() const = 0;
 
-    // The questions of other ranks (transport::Calls).
+    // What other ranks' probes ask (transport::Calls).
     virtual std::uint64_t fingerprint_at(std::uint64_t sequence) const = 0;
     virtual bool has_finished(std::uint64_t sequence) const = 0;
-    /// Whether all bytes that this rank sends to `peer` in that collective, if any, have been handed to a stream.
+    /// Whether this rank has handed all bytes for `peer` in that collective to a stream.
     virtual bool has_sent_all(int peer, std::uint64_t sequence) const = 0;
 };
 
 class Member {
  public:
     virtual ~Member() = default;
-    // These never change. Any thread.
+    // These functions return what never changes. Any thread.
     virtual const std::string& name() const noexcept = 0;
-    /// Its number in the world.
+    /// The group's number in the world.
     virtual std::uint32_t index() const noexcept = 0;
     virtual const Ranks& ranks() const noexcept = 0;
     virtual record::Recorder& recorder() noexcept = 0;
@@ -82,14 +82,14 @@ class Member {
     /// The mailbox of its messages: the world's, unless another transport carries them.
     virtual transport::Mailbox& mailbox() const noexcept = 0;
 
-    /// Completes an operation, with an error or (null) success, and records that.
+    /// Completes an operation, with an error or (null) success, and records its end.
     virtual void end(const std::shared_ptr<Operation>& operation, const std::exception_ptr& error) = 0;
     /// The world has failed: completes the operations that backends have under way. Not under the lock.
     virtual void end_handed_over(const std::exception_ptr& failure) = 0;
     /// Blocks until the operation is complete, whichever thread moves it; throws Timeout if the deadline passes first.
     /// Not under the lock.
     virtual void wait(Operation& operation, const Deadline& deadline) = 0;
-    /// The same for an operation that a backend has under way; and until a device's operation has been issued.
+    /// As wait(), for an operation that a backend runs; and until an operation on a device has been issued.
     virtual void wait_for_handed_over(Operation& operation, const Deadline& deadline) = 0;
     virtual void wait_until_issued(Operation& operation) = 0;
 };

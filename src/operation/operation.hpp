@@ -1,4 +1,4 @@
-// Operation: one collective, send or receive under way in a group; a Work refers to one.
+// Operation: one collective, send or receive in progress in a group; a Work refers to one.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -28,7 +28,7 @@ namespace tutti::detail {
 
 class Operation;
 
-/// Makes the operation into which a short call turns when it takes longer than a moment, or is not short for other
+/// Makes the operation that continues a short call, if the call takes longer than a moment or is not short for other
 /// ranks: make(call).
 struct OperationMaker {
     std::shared_ptr<Operation> (*make)(const void* call);
@@ -74,7 +74,7 @@ constexpr bool may_move(OperationState from, OperationState to) noexcept {
 /// Arguments of a device's backend, in addition to the call.
 struct DeviceArguments {
     std::optional<ReduceOp> premultiplied{};  ///< with its factor
-    std::vector<const void*> input_blocks{};  ///< where the blocks do not adjoin
+    std::vector<const void*> input_blocks{};  ///< if the blocks do not adjoin
     std::vector<void*> output_blocks{};
 };
 
@@ -82,13 +82,13 @@ struct DeviceArguments {
 struct QuantizedCall {
     algorithm::Request request;
     engine::Coding coding;
-    std::uint64_t counted_bytes = 0;  ///< for the counters, in place of its elements' bytes
+    std::uint64_t counted_bytes = 0;  ///< for the counters, instead of the bytes of its elements
 };
 
 /// The state of an operation that a backend runs.
 struct HandedOver {
     std::unique_ptr<BackendRequest> request;  ///< null: tutti runs it itself
-    /// Its entry in its group's list of operations handed over, until it is complete; under the world's lock.
+    /// Its entry, until it is complete, in the group's list of operations handed over; under the world's lock.
     std::optional<std::list<std::shared_ptr<Operation>>::iterator> place{};
 };
 
@@ -96,52 +96,53 @@ struct HandedOver {
 struct Run {
     std::uint64_t sequence = 0;                           ///< its number among its group's collectives
     OperationState state = OperationState::queued;        ///< changes by Operation::move_to()
-    std::unique_ptr<engine::Running> execution{};         ///< relayed, compared, scheduled
-    std::unique_ptr<engine::Execution> done_execution{};  ///< of a planned one, for the next time
-    std::exception_ptr failed{};                          ///< it alone, in the library that ran it
-    std::uint64_t channel = 0;                            ///< of its messages, from the schedule's begin on
-    engine::SlotState slot_state{};                       ///< sequence 0: it is not in slots, or has not begun
+    std::unique_ptr<engine::Running> execution{};         ///< if relayed, compared or scheduled
+    std::unique_ptr<engine::Execution> done_execution{};  ///< of a planned operation, kept for its next run
+    std::exception_ptr failed{};                          ///< an error of this operation alone, from the library that
+                                                          ///< ran it
+    std::uint64_t channel = 0;                            ///< of its messages, once the schedule has begun
+    engine::SlotState slot_state{};                       ///< sequence 0: not in slots, or not begun
     Instant started{};
     record::Ticket ticket = 0;
-    std::optional<ArmedFault> fault{};  ///< that TUTTI_FAULTS asks for
+    std::optional<ArmedFault> fault{};  ///< from TUTTI_FAULTS
 };
 
 class Operation : public Completion {
  public:
-    // Set before it is submitted.
+    // Set before the operation is submitted.
     const char* name = "";  ///< a literal
     bool is_collective = true;
     bool is_receive = false;
-    bool caller_goes_on = false;      // asynchronous: its caller is known to compute before it waits
-    bool is_of_service = false;       // internal, on behalf of other ranks' calls: not recorded
-    bool planned = false;             // a plan's: it is likely to run again (renew)
-    bool is_symmetric = false;        // a collective's group had symmetric memory when it was called
-    engine::CollectiveCall call;      // collectives: its buffers, in one piece, and what ranks agree on
+    bool caller_goes_on = false;      // asynchronous: its caller will compute before it waits
+    bool is_of_service = false;       // internal, serves other ranks' calls: not recorded
+    bool planned = false;             // belongs to a plan: is likely to run again (renew)
+    bool is_symmetric = false;        // a collective whose group had symmetric memory at the call
+    engine::CollectiveCall call;      // collectives: contiguous buffers, and what ranks agree on
     transport::Transfer transfer;     // point to point
     std::function<void()> begin;      // before it is issued: packs inputs
     std::function<void()> finish;     // after success, before completion: unpacks results
     std::vector<Tensor> temporaries;  // live until completion
     std::vector<TensorView> outputs;
-    std::pair<const std::byte*, const std::byte*> reads{};  // from the first to the last byte that is only read
+    std::pair<const std::byte*, const std::byte*> reads{};  // the first and last byte that are only read
     Device device{};                                        // where its buffers are
-    Stream stream{};                                        // on a device: the one that its caller works with
+    Stream stream{};                                        // on a device: the stream of the caller's work
     DeviceArguments on_device;
     Deadline deadline = Deadline::never();
     std::chrono::milliseconds timeout{0};
     std::shared_ptr<Member> group;
-    std::optional<Path> path{};  // of a collective that the group itself runs: since it was issued, or planned
-    std::shared_ptr<const schedule::Schedule> schedule;  // chosen beforehand; empty: when it starts
-    std::unique_ptr<const QuantizedCall> quantized;      // beside the call
-    std::function<void()> when_awaited;  // of a call that a graph has captured and nobody issues: instead of waiting
+    std::optional<Path> path{};  // of a collective that the group runs: set when issued or planned
+    std::shared_ptr<const schedule::Schedule> schedule;  // chosen in advance; null: chosen at the start
+    std::unique_ptr<const QuantizedCall> quantized;      // in addition to `call`
+    std::function<void()> when_awaited;  // for a call that a graph has captured and nobody issues: replaces waiting
 
     Run run;  // under the group's lock
     HandedOver handed_over;
 
-    /// Throws InternalError if it may not.
+    /// Throws InternalError if may_move() forbids it.
     void move_to(OperationState next);
-    /// The operands of its schedule: of an in-place call, the output also holds the input.
+    /// The operands of its schedule; in an in-place call, the output also holds the input.
     engine::Operands operands() const;
-    /// Copies the call, and its lists of counts and offsets, which the operation owns from now on.
+    /// Copies the call and its lists of counts and offsets, so that the operation owns them.
     void set_call(const engine::CollectiveCall& from);
     /// A new operation that makes the same call, on the same buffers and temporaries.
     std::shared_ptr<Operation> again() const;

@@ -12,8 +12,8 @@ namespace tutti::detail {
 
 class Ranks {
  public:
-    /// `in_world`: the ranks of the world, in the order of the group; empty: all `world_size` of them. `own`: this
-    /// rank, of the world; it is one of them.
+    /// `in_world`: the group's ranks as ranks of the world, in the order of the group; empty: all `world_size` of them.
+    /// `own`: this rank in the world, which is one of them.
     Ranks(std::vector<int> in_world, int own, int world_size);
 
     /// This process's rank in the group.
@@ -39,7 +39,7 @@ class Ranks {
     std::vector<int> ranks_of(const std::vector<int>& globals) const;
     /// The ranks in the world of all members, by group rank.
     std::vector<int> all() const;
-    /// The same; empty if the group has all ranks of the world.
+    /// As all(); empty if the group has all ranks of the world.
     const std::vector<int>& in_world() const noexcept { return in_world_; }
 
  private:

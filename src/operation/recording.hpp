@@ -15,7 +15,7 @@ namespace tutti::detail::recording {
 
 /// Records that the operation is issued. Returns 0 if it is not to be recorded.
 record::Ticket begin(record::Recorder& recorder, const Ranks& ranks, const Operation& operation);
-/// Records the lengths of the blocks of an all_to_all, if the recorder keeps those.
+/// Records the lengths of the blocks of an all_to_all, if the recorder keeps block lengths.
 void note_splits(record::Recorder& recorder, const Ranks& ranks, const engine::CollectiveCall& call,
                  record::Ticket ticket);
 /// Records that the operation is complete, with success or an error.

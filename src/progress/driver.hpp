@@ -54,7 +54,7 @@ class Driver {
     Driver(const Driver&) = delete;
     Driver& operator=(const Driver&) = delete;
 
-    /// Before anything is driven. Both must outlive it; `neighbours` may share no memory.
+    /// Call it before anything is driven. Both must outlive the driver; the ranks in `neighbours` may share no memory.
     void attach(Driven& driven, const transport::Neighbours& neighbours);
     Waiting& waiting() noexcept { return waiting_; }
     Waiting& background_waiting() noexcept { return background_waiting_; }
@@ -72,13 +72,13 @@ class Driver {
     };
 
     enum class Waited { done, expired, interrupted };
-    /// Drives until `done()`, a signal, or `limit`. It does not sleep beyond `deadline`, when something else is due.
+    /// Drives until `done()`, a signal, or `limit`. It does not sleep beyond `deadline`, at which another check is due.
     Waited wait(const std::function<bool()>& done, const Deadline& limit, const Deadline& deadline);
     /// Waits after the `idle`th consecutive turn without progress, for a thread that drives by itself: yields, or
     /// sleeps for `nap`.
     void pause(int idle, std::chrono::milliseconds nap);
-    /// From now on the progress thread makes progress while no other thread waits: at once, or after a head start that
-    /// it gives a caller who starts an operation and then waits for it.
+    /// From now on the progress thread makes progress while no other thread waits: at once, or after a moment in which
+    /// a caller that starts an operation can begin to wait for it.
     enum class Start { at_once, after_a_moment };
     void drive_in_background(Start start = Start::after_a_moment);
     /// Whether the system could not create the progress thread.
@@ -99,9 +99,9 @@ class Driver {
     const int niceness_;
     Driven* driven_ = nullptr;
     const transport::Neighbours* neighbours_ = nullptr;
-    Waiting waiting_, background_waiting_;  // of the threads that call, and of the progress thread
+    Waiting waiting_, background_waiting_;  // for calling threads, and for the progress thread
     std::atomic<int> drivers_{0};
-    std::atomic<bool> asleep_{false};  // one of this rank's threads is in sleep(), and has these
+    std::atomic<bool> asleep_{false};  // a thread of this rank is in sleep(), and uses the two below
     std::vector<transport::Pollable> sockets_;
     std::vector<pollfd> entries_;
     // Where the progress thread waits while there is nothing to do, or another thread drives.

@@ -20,21 +20,22 @@ class Verdicts;
 
 class Mailboxes {
  public:
-    /// Both must outlive it.
+    /// Both must outlive the Mailboxes.
     Mailboxes(GroupTable& groups, Verdicts& verdicts) : groups_(groups), verdicts_(verdicts) {}
-    /// The world's own mailbox, which must outlive it; until then there is none.
+    /// Sets the world's own mailbox, which must outlive this; until then there is none.
     void attach(transport::Mailbox& own) noexcept { own_ = &own; }
     transport::Mailbox& own() noexcept { return *own_; }
     /// Adds the mailbox of a group whose bytes another transport carries, for as long as it lives.
     void add(const std::shared_ptr<transport::Mailbox>& mailbox);
 
-    /// Moves the messages of all; true if anything moved.
+    /// Moves the messages of all mailboxes; true if anything moved.
     bool progress();
-    /// Acts on their findings: a mismatch or corrupted bytes fail the world, a rank that has left a group is noted.
+    /// Acts on the findings of all mailboxes: a mismatch or corrupted bytes fail the world; notes ranks that left a
+    /// group.
     void heed();
     /// Notes in the groups' recorders the messages that have arrived and that no receive has matched.
     void record_unmatched();
-    /// Refuses the messages that have been announced to groups that this rank has left.
+    /// Refuses the messages that peers have announced for groups that this rank has left.
     void refuse_unmet();
     /// Announces the end of data on every stream; returns the peers that may still lack bytes that this rank sent.
     std::vector<int> finish();
@@ -55,8 +56,8 @@ class Mailboxes {
     Verdicts& verdicts_;
     transport::Mailbox* own_ = nullptr;
     std::vector<std::weak_ptr<transport::Mailbox>> others_;
-    std::vector<transport::Pollable> of_one_;  // of one call
-    std::vector<std::uint32_t> unmatched_;     // the groups with such messages, when it was last recorded
+    std::vector<transport::Pollable> of_one_;  // of one mailbox; kept for its memory
+    std::vector<std::uint32_t> unmatched_;     // the groups with unmatched messages, when last recorded
 };
 
 }  // namespace tutti::detail

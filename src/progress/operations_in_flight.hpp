@@ -4,8 +4,8 @@
 // Invariants: an execution is not destroyed while it runs, so a failure inside it takes effect when it has returned.
 // After the first failure nothing is in flight, and nothing will be.
 //
-// Threads: any; functions need the lock unless they say otherwise. Clang checks that within this class; its users reach
-// the lock by other ways than it does.
+// Threads: any; functions need the lock unless they say otherwise. Clang checks this within the class only, since its
+// users name the lock in other ways.
 #pragma once
 
 #include "core/biased_mutex.hpp"
@@ -41,10 +41,10 @@ struct WorldPaths {
 
 class OperationsInFlight final : public Driven, public Failable {
  public:
-    /// Both must outlive it.
+    /// Both must outlive the OperationsInFlight.
     OperationsInFlight(GroupTable& groups, Verdicts& verdicts)
         : groups_(groups), verdicts_(verdicts), mailboxes_(groups, verdicts), messages_(verdicts) {}
-    /// Before anything is in flight; takes the lock. The objects that it names must outlive this.
+    /// Call it before anything is in flight; takes the lock. The objects in `ways` must outlive this.
     void attach(const WorldPaths& ways) {
         const BiasedMutex::Lock lock(mutex_);
         ways_ = ways;
@@ -64,7 +64,7 @@ class OperationsInFlight final : public Driven, public Failable {
             : flight_(flight) {
             flight_.mutex_.lock();
         }
-        /// The lock that this thread holds already.
+        /// Adopts the lock, which this thread holds already.
         Guard(OperationsInFlight& flight, std::adopt_lock_t /*held*/) TUTTI_REQUIRES(flight.mutex_) : flight_(flight) {}
         ~Guard() TUTTI_THREAD_ATTRIBUTE(release_capability());
         Guard(const Guard&) = delete;
@@ -82,7 +82,7 @@ class OperationsInFlight final : public Driven, public Failable {
     InFlight any() const override TUTTI_REQUIRES(mutex_);
     /// The first deadline of the operations in flight, but not later than `limit`.
     Deadline first_deadline(const Deadline& limit) const TUTTI_REQUIRES(mutex_);
-    /// The current collective of a group, or of any group (null); null: there is none. Takes the lock.
+    /// The current collective of `group`, or, if null, of any group; null: there is none. Takes the lock.
     std::shared_ptr<Operation> collective_of(const Member* group);
 
     /// From now on moves the collectives of a group, until it has none in flight.
@@ -90,13 +90,13 @@ class OperationsInFlight final : public Driven, public Failable {
     void post(const std::shared_ptr<Operation>& message) TUTTI_REQUIRES(mutex_);
     /// Moves all operations forward without blocking; true if anything moved.
     bool progress() TUTTI_REQUIRES(mutex_);
-    /// Fails if there is news of a failure. Data that arrived from a rank before it died or left counts first:
+    /// Fails if there is news of a failure. First processes data that arrived from a rank before it died or left:
     /// operations that need no more data complete with success.
     void hear() TUTTI_REQUIRES(mutex_);
     /// Moves an execution forward; a failure inside it takes effect when it has returned. If a user's function throws,
     /// the world fails on all ranks.
     bool run(engine::Running& execution) TUTTI_REQUIRES(mutex_);
-    /// Completes the operation, with an error or (null) success. Its record has been written (Group::end).
+    /// Completes the operation, with an error or (null) success, after Group::end() has written its record.
     void complete(std::shared_ptr<Operation> operation, const std::exception_ptr& error) TUTTI_REQUIRES(mutex_);
     void fail(const std::exception_ptr& error) override TUTTI_REQUIRES(mutex_);
     void with_lock(const std::function<void()>& act) override {
@@ -107,7 +107,7 @@ class OperationsInFlight final : public Driven, public Failable {
     void check() TUTTI_REQUIRES(mutex_);
     /// From now on check() completes no message: Departure does.
     void leave() noexcept TUTTI_REQUIRES(mutex_) { leaving_ = true; }
-    /// In a forked child, where nothing can be done: the lock is free, and this is the failure.
+    /// In a forked child, where no operation can run: frees the lock, and sets `failure`.
     void inherit(const std::exception_ptr& failure) noexcept;
 
     // For the driver; these take the lock.
@@ -121,22 +121,22 @@ class OperationsInFlight final : public Driven, public Failable {
     void end_of_thread() noexcept override;
 
  private:
-    /// How much of what is in flight the world's own streams and memory carry.
+    /// How much of the operations in flight the world's own streams and memory carry.
     enum class Share : std::uint8_t { none, some, all };
     Share native_share() const TUTTI_REQUIRES(mutex_);
     bool take_connections() TUTTI_REQUIRES(mutex_);
     bool move_all() TUTTI_REQUIRES(mutex_);
     void end_what_precedes(const rendezvous::Verdict& news) TUTTI_REQUIRES(mutex_);
     bool progress_collectives() TUTTI_REQUIRES(mutex_);
-    /// The parts of check(). False: it has ended.
+    /// The parts of check(). False: the check has ended.
     bool check_messages(Instant now) TUTTI_REQUIRES(mutex_);
     bool check_collectives(Instant now) TUTTI_REQUIRES(mutex_);
     void check_last_collectives() TUTTI_REQUIRES(mutex_);
 
     GroupTable& groups_;
     Verdicts& verdicts_;
-    WorldPaths ways_;                       // for good, from attach() on
-    std::atomic<bool> has_threads_{false};  // of a mailbox beside the world's, or of one that has gone
+    WorldPaths ways_;                       // set by attach(), then constant
+    std::atomic<bool> has_threads_{false};  // a mailbox other than the world's has, or had, threads
     BiasedMutex mutex_;
     Mailboxes mailboxes_ TUTTI_GUARDED_BY(mutex_);
     PostedMessages messages_ TUTTI_GUARDED_BY(mutex_);
@@ -146,10 +146,10 @@ class OperationsInFlight final : public Driven, public Failable {
     CompletedOperations completed_ TUTTI_GUARDED_BY(mutex_);
     std::exception_ptr failure_ TUTTI_GUARDED_BY(mutex_);
     bool executing_ TUTTI_GUARDED_BY(mutex_) = false;       // inside an execution
-    std::exception_ptr deferred_ TUTTI_GUARDED_BY(mutex_);  // the failure meanwhile
-    bool leaving_ TUTTI_GUARDED_BY(mutex_) = false;         // no receive will come
+    std::exception_ptr deferred_ TUTTI_GUARDED_BY(mutex_);  // a failure inside the execution
+    bool leaving_ TUTTI_GUARDED_BY(mutex_) = false;         // no further receive will be posted
     Instant next_check_ TUTTI_GUARDED_BY(mutex_){}, last_check_ TUTTI_GUARDED_BY(mutex_){};
-    std::vector<std::shared_ptr<Member>> no_groups_ TUTTI_GUARDED_BY(mutex_);  // the memory of the last check's list
+    std::vector<std::shared_ptr<Member>> no_groups_ TUTTI_GUARDED_BY(mutex_);  // kept for the memory of its list
 };
 
 }  // namespace tutti::detail

@@ -1,9 +1,9 @@
 // CallSite: the place in the program that called an operation.
 //
-// Each public function holds one for as long as it runs. The outermost counts: a function of the library that calls
-// another one is not the program. Costs two loads and a store of a thread's variables.
+// Each public function holds one while it runs. Only the outermost counts, since a function of the library that calls
+// another one is not the program. Costs two loads and a store of thread-local variables.
 //
-// A binding to another language, whose call sites are no return addresses, gives a text instead (given_call_site).
+// A binding to another language, whose call sites are not return addresses, sets a text instead (given_call_site).
 //
 // Threads: each has its own.
 #pragma once
@@ -16,24 +16,24 @@
 namespace tutti::record {
 
 inline constinit thread_local const void* current_call_site [[gnu::tls_model("initial-exec")]] = nullptr;
-/// The call site that counts instead of return addresses, while a binding has set it: see call_site_at().
+/// The call site to use instead of return addresses, while a binding has set one: see call_site_at().
 inline constinit thread_local const void* given_call_site [[gnu::tls_model("initial-exec")]] = nullptr;
 
-/// Addresses of the upper half are the kernel's, so no return address has this bit.
+/// Addresses with this bit belong to the kernel, so no return address has it.
 constexpr std::uintptr_t is_text = std::uintptr_t{1} << 63;
-/// A call site that is a text, which must live as long as the process. Null for null.
+/// Makes a call site from a text, which must live as long as the process. Null for null.
 inline const void* call_site_at(const char* place) noexcept {
     if (place == nullptr) return nullptr;
     TUTTI_ASSERT((reinterpret_cast<std::uintptr_t>(place) & is_text) == 0);
     return reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(place) | is_text);
 }
 
-/// The same for a text that the process keeps from now on. It keeps 65,536 different ones; others become one text.
+/// As above, but the process keeps the text: up to 65,536 different ones; all others share one replacement text.
 const void* kept_call_site(const std::string& place);
 
 class CallSite {
  public:
-    /// The call site of the function that holds it: inlined there, so that the return address is that function's.
+    /// Notes the caller of the function that holds it: inlined there, so that the return address is that function's.
     [[gnu::always_inline]] CallSite() noexcept : outermost_(current_call_site == nullptr) {
         if (!outermost_) return;
         current_call_site = given_call_site != nullptr ? given_call_site : __builtin_return_address(0);
@@ -51,9 +51,9 @@ class CallSite {
 
 class SourceLines;
 
-/// "train.cpp:12 in train_step(int)" where `lines` (none: null) knows it. Else "train_step(int)+0x1f in train+0x4a1f":
-/// the symbol where the dynamic linker knows one, then the argument for addr2line. For a call site that is a text: the
-/// text. Empty for no address.
+/// "train.cpp:12 in train_step(int)" if `lines` (may be null) can resolve the address. Else "train_step(int)+0x1f in
+/// train+0x4a1f": the symbol if the dynamic linker knows one, then the argument for addr2line. For a call site that is
+/// a text: the text. Empty for no address.
 std::string describe_call_site(const void* address, SourceLines* lines = nullptr);
 
 }  // namespace tutti::record

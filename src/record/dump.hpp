@@ -32,10 +32,10 @@ constexpr bool is_message(Kind kind) {
     return kind == Kind::send || kind == Kind::receive;
 }
 
-/// A group's members: their ranks in the world, by rank in the group. Messages show ranks of the world.
+/// A group's members: their ranks in the world, by rank in the group. Texts name ranks by their numbers in the world.
 class Members {
  public:
-    Members() = default;  ///< all: ranks are the same
+    Members() = default;  ///< all ranks of the world, with the same numbers
     explicit Members(std::vector<int> ranks) : ranks_(std::move(ranks)) {}
     int operator[](int rank) const {
         const auto index = static_cast<std::size_t>(rank);
@@ -53,18 +53,18 @@ class Members {
 struct Entry {
     std::uint64_t number = 0;    ///< counts the operations of this rank in this group from 1
     std::uint64_t sequence = 0;  ///< of collectives, equal on all ranks; 0 for messages
-    /// The number of a message among those that go the same way between the same two ranks; 0: not known yet.
+    /// A message's number among all from its sender to its receiver in this group; 0: not known yet.
     std::uint64_t message = 0;
     std::uint64_t fingerprint = 0;
     std::string what;  ///< "all_reduce of float32 × 10, sum"
     Kind kind = Kind::collective;
     State state = State::enqueued;
-    int peer = -1;  ///< of a message, or the root, as a rank of the group; -1: none, or any
+    int peer = -1;  ///< a message's peer, or the root, as a rank of the group; -1: none, or any rank
     std::int64_t enqueued_ns = 0, started_ns = 0;
     std::int64_t ended_ns = 0;  ///< also 0 for a brief operation (record/ring.hpp), whose end is not timed
-    std::string site;           ///< where it was called
-    int tag = -1;               ///< of a message; -1: none, as of the library's own
-    /// The elements of an all_to_all by rank, where somebody wanted to know.
+    std::string site;           ///< its call site
+    int tag = -1;               ///< a message's tag; -1: none, as for the library's own messages
+    /// The elements of an all_to_all by rank, if recorded (wants_splits()).
     std::vector<std::uint64_t> sent, received;
 
     /// "#41 all_reduce of float32 × 10, sum" or "receive of int32 × 10 from rank 1 with tag 0".
@@ -85,7 +85,7 @@ struct UnmatchedMessage {
 struct Replay {
     std::uint64_t number = 0;            ///< counts the replays of its graph from 1
     std::int64_t ended_ns = 0;           ///< 0: it is under way
-    std::vector<std::int64_t> began_ns;  ///< of the nodes that it has come to, the first replayed_nodes_max
+    std::vector<std::int64_t> began_ns;  ///< of the nodes reached so far, at most the first replayed_nodes_max
     friend bool operator==(const Replay&, const Replay&) = default;
 };
 /// The last replays of a graph that a process has instantiated.
@@ -98,13 +98,13 @@ struct ReplayedGraph {
 
 struct Dump {
     std::string group;
-    std::uint64_t world = 0;  ///< equal on all ranks of a group, and only there
+    std::uint64_t world = 0;  ///< identifies the group: equal on all its ranks, and nowhere else
     std::uint64_t home = 0;   ///< equal for all groups of one world
     int rank = 0, size = 1;
     Members members;
-    std::string made_at;  ///< the call site of the group's making
+    std::string made_at;  ///< the call site that made the group
     std::string host;
-    std::string machine;  ///< equal where clocks are the same
+    std::string machine;  ///< equal for ranks that share a clock
     int process = 0;
     std::string reason;
     std::int64_t taken_ns = 0;
@@ -113,7 +113,7 @@ struct Dump {
     std::vector<int> waits_for;  ///< ranks of the group that the oldest open operation was lately seen to wait for
     std::vector<UnmatchedMessage> unmatched;  ///< the first unmatched_max of them
     std::vector<Entry> entries;               ///< in order of issue; older ones have been overwritten
-    std::vector<ReplayedGraph> graphs;        ///< of those with calls of the group; left out of tails
+    std::vector<ReplayedGraph> graphs;        ///< graphs with calls of the group; none in tails
 };
 
 inline constexpr int dump_version = 1;
@@ -134,9 +134,9 @@ std::string unmatched_in_words(const Dump& dump);
 /// Throws InvalidArgument, naming `origin` and the line, for a text that is not a dump.
 Dump decode(std::string_view text, const std::string& origin);
 
-/// Replaces the file at `path` in one step; throws InvalidArgument when the file cannot be written.
+/// Replaces the file at `path` atomically; throws InvalidArgument if the file cannot be written.
 void write_file(const std::filesystem::path& path, std::string_view text);
-/// Throws InvalidArgument as decode() does, also when the file cannot be read.
+/// Throws InvalidArgument as decode() does, and if the file cannot be read.
 Dump read_dump(const std::filesystem::path& path);
 /// "world.1f3a….rank-0.dump"
 std::string file_name(const Dump& dump);

@@ -1,12 +1,12 @@
-// Flight: dumps in the form of PyTorch's flight recorder, for torchfrtrace and other readers of that form.
+// Flight: dumps in the format of PyTorch's flight recorder, for torchfrtrace and other readers of this format.
 //
-// A file is the pickle of a dictionary, of one rank of one world, with all its groups: schema 2.11 (2.10 and the sizes
-// of splits). Its readers assume the following, so these files comply:
-// - operations are named as gloo's are ("gloo:all_reduce"): no other name of ours is accepted;
-// - operations have sizes that are equal on all ranks where equal sizes are no mistake; those of which only a digest is
-//   known have none;
-// - every pair of ranks that exchange messages has a group for each direction, in which only these two are, and
-//   messages are numbered: otherwise all ranks of the group are expected to take part in each.
+// A file is the pickle of a dictionary for one rank of one world with all its groups, in schema 2.11 (2.10 and the
+// sizes of splits). Its readers make these assumptions, with which the files comply:
+// - operations have the names of gloo's ("gloo:all_reduce"): readers accept no name of tutti's own;
+// - the sizes of an operation are equal on all ranks unless they differ by mistake; operations of which only a digest
+//   is known have no sizes;
+// - every pair of ranks that exchange messages has, for each direction, a group of only these two ranks, with numbered
+//   messages: in a larger group readers would expect all ranks to take part in each message.
 //
 // Threads: free functions.
 #pragma once
@@ -30,20 +30,20 @@ struct FlightFile {
     std::string bytes;
 };
 
-/// One file for each rank of each world of which there are dumps.
+/// One file for each rank of each world that has a dump.
 std::vector<FlightFile> flight_files(std::span<const Dump> dumps);
 
-/// Protocol 2 of Python's pickle: dictionaries, lists, strings, integers, floats, booleans and None.
+/// Encodes `value` in protocol 2 of Python's pickle: dictionaries, lists, strings, integers, floats, booleans and None.
 std::string pickle(const nlohmann::json& value);
 
-/// Entry::what, "all_gather of float32 × 10, root 0", taken apart.
+/// The parts of Entry::what, such as "all_gather of float32 × 10, root 0".
 struct What {
     std::string operation{};
     std::string dtype{};                   ///< empty: it has none
-    std::optional<std::uint64_t> count{};  ///< of elements; of one rank's block where there are blocks
-    bool several = false;                  ///< several at once, or blocks that differ by rank
+    std::optional<std::uint64_t> count{};  ///< elements; of one rank's block if there are blocks
+    bool several = false;                  ///< several tensors in one operation, or blocks that differ by rank
 };
-/// `message`: of a send or receive.
+/// `message`: the text is that of a send or receive.
 What what_of(std::string_view text, bool message);
 
 }  // namespace tutti::record

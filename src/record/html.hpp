@@ -1,6 +1,6 @@
-// Html: worlds as a page that a browser shows and asks for again every few seconds: who waits for whom, and what pairs
-// of ranks have sent each other lately, each as a matrix that is the darker the more there is. No script, and nothing
-// from elsewhere.
+// Html: worlds as a page that a browser shows and reloads every few seconds: which ranks wait for which, and how much
+// each pair of ranks has sent lately, each as a matrix with darker cells for larger values. No scripts, and no external
+// resources.
 //
 // Threads: free functions.
 #pragma once
@@ -15,14 +15,14 @@
 
 namespace tutti::record {
 
-/// Matrices of more ranks are left out; the words below them tell of all ranks.
+/// Worlds with more ranks get no matrices; the text below covers all ranks.
 inline constexpr std::size_t matrix_ranks_max = 64;
 
-/// Bytes from each rank (row) to each other one, of the messages and all_to_alls in the dumps: these alone say where
-/// their bytes go.
+/// Bytes from each rank (row) to each other rank (column), in the messages and all_to_alls of the dumps: only these
+/// records say where their bytes go.
 std::vector<std::vector<std::uint64_t>> bytes_by_pair(const WorldTimeline& world);
 
-/// `remarks`: lines on what the page does not know.
+/// `remarks`: lines about what the page lacks.
 std::string html_of(std::span<const WorldTimeline> worlds, std::string_view remarks);
 
 }  // namespace tutti::record

@@ -10,33 +10,33 @@
 namespace tutti::record {
 
 struct HttpPage {
-    std::string type;  ///< of its content, as "text/plain; charset=utf-8"
+    std::string type;  ///< the content type, such as "text/plain; charset=utf-8"
     std::string body;
 };
 
-/// Where a request's head ends, and the lines before an answer's page.
+/// Ends the head of a request or of a response.
 inline constexpr std::string_view end_of_head = "\r\n\r\n";
 
 struct HttpRequest {
     std::string_view method, path;   ///< the path without its query
-    std::string_view authorization;  ///< empty: there is no such line
+    std::string_view authorization;  ///< the value of this header; empty: there is none
 };
-/// Of a request that has its end of head. It refers to the text. nullopt: this is no request of HTTP/1.
+/// Parses a request with a complete head. The result refers to the text. nullopt: not a request of HTTP/1.
 std::optional<HttpRequest> parse_request(std::string_view text);
 
-/// The token of "Bearer TOKEN"; empty: it is something else.
+/// The token of "Bearer TOKEN"; empty for any other text.
 std::string_view bearer_token(std::string_view authorization);
 
-/// A response whose connection closes behind it; `more`: further lines, each with its end.
+/// A response after which the connection closes; `more`: further header lines, each with its line end.
 std::string response(std::string_view status, const HttpPage& page, std::string_view more = "");
 
 struct HttpAnswer {
-    std::optional<std::string> body;              ///< whole; only with status 200
+    std::optional<std::string> body;              ///< complete; only with status 200
     std::string status;                           ///< "404 Not Found"; empty: there was no answer
     bool refused = false;                         ///< nobody listens there
-    std::optional<std::uint32_t> foreign_user{};  ///< whose process listens there: it was not asked
+    std::optional<std::uint32_t> foreign_user{};  ///< the user of the process that listens there, which was not asked
 };
-/// Of all bytes that a server has sent on a connection.
+/// Parses all bytes that a server has sent on a connection.
 HttpAnswer parse_answer(std::string_view text);
 
 }  // namespace tutti::record

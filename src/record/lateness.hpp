@@ -13,18 +13,18 @@
 namespace tutti::record {
 
 struct Lateness {
-    int rank = 0;             ///< of the group
-    double caused_s = 0;      ///< the others waited for it, all of them together
-    double waited_s = 0;      ///< it waited for others
+    int rank = 0;             ///< in the group
+    double caused_s = 0;      ///< how long others waited for it, summed over them
+    double waited_s = 0;      ///< how long it waited for others
     std::size_t awaited = 0;  ///< collectives in which others waited for it
 };
 struct LatenessByRank {
-    std::size_t collectives = 0;    ///< that count
-    std::vector<Lateness> ranks{};  ///< of those with a dump; the one first for which the others waited longest
+    std::size_t collectives = 0;    ///< the number that all these ranks have recorded
+    std::vector<Lateness> ranks{};  ///< ranks with a dump, by caused_s, largest first
 };
 LatenessByRank lateness_of(const WorldTimeline& world);
 
-/// A table of the first ranks of them; empty where the dumps have no collective in common.
+/// A table of the ranks that caused the longest waits; empty if the dumps have no collective in common.
 std::string lateness_table(const WorldTimeline& world);
 
 }  // namespace tutti::record

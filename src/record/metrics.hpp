@@ -10,7 +10,7 @@
 
 namespace tutti::record {
 
-/// Series by operation only where operations are counted one by one.
+/// Contains series by operation only if Recorder::counts_operations().
 std::string prometheus_text_of(std::span<const Counters> all);
 
 }  // namespace tutti::record

@@ -9,7 +9,7 @@
 // The pages of rank r of the world are at TUTTI_STATUS_PORT + r, where the other ranks find them. No page waits for a
 // lock that a call of the program holds, so a rank that hangs in a collective answers.
 //
-// Threads: those of HttpServer.
+// Threads: see HttpServer.
 #pragma once
 
 #include "record/dump.hpp"
@@ -22,14 +22,14 @@
 
 namespace tutti::record {
 
-/// What the pages show of this process (dump_writer.hpp).
+/// The sources of this process's data on the pages (dump_writer.hpp).
 struct OwnRecords {
     std::vector<Dump> (*dumps)(const std::string& reason, std::size_t count);
     std::string (*metrics)();
 };
 
-/// Where a port is given and the job has a secret; null otherwise, and the log says why. `rank`: of this
-/// process, in the world.
+/// Serves the pages if TUTTI_STATUS_PORT is set and the job has a secret; otherwise, or on failure, returns null. Logs
+/// why a wanted server is missing. `rank`: of this process, in the world.
 std::unique_ptr<HttpServer> serve_pages(int rank, OwnRecords own);
 
 }  // namespace tutti::record

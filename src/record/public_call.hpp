@@ -1,7 +1,7 @@
-// PublicCall: each public function that communicates holds one for as long as it runs: the call site of its operations,
-// and the hooks around it. While there are no hooks it costs a CallSite and one load more.
+// PublicCall: each public function that communicates holds one while it runs: it sets the call site of its operations,
+// and calls the hooks around it. Without hooks it costs a CallSite and one more load.
 //
-// Threads: each call has its own; hooks come and go at any time.
+// Threads: each call has its own object; hooks may be added and removed at any time.
 #pragma once
 
 #include "record/call_site.hpp"
@@ -17,9 +17,9 @@ struct Hooks {
     std::function<void(std::string_view operation)> before;
     std::function<void(std::string_view operation, bool failed)> after;
 };
-/// Called from now on; the id is for remove_hooks().
+/// The hooks are called from now on; the returned id is for remove_hooks().
 std::uint64_t add_hooks(Hooks hooks);
-/// Waits until no thread runs them.
+/// Removes the hooks, after waiting until no thread runs any.
 void remove_hooks(std::uint64_t id);
 
 inline constinit std::atomic<bool> hooks_wanted{false};
@@ -43,7 +43,7 @@ class PublicCall {
 
     CallSite site_;
     const char* name_;
-    std::uint64_t latest_hooks_ = 0;  ///< which hooks there were; 0: none were called
+    std::uint64_t latest_hooks_ = 0;  ///< id of the newest hooks at begin(); 0: begin() did not run
     int exceptions_ = 0;
 };
 

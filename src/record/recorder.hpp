@@ -25,7 +25,7 @@
 
 namespace tutti::record {
 
-/// Text of a fingerprint; the maker of fingerprints supplies it.
+/// Returns the text of a fingerprint; supplied by the code that makes fingerprints.
 using Describe = std::string (*)(std::uint64_t fingerprint);
 
 class Recorder {
@@ -40,23 +40,23 @@ class Recorder {
 
     /// The rank of this process in the world.
     int world_rank() const noexcept { return members_[rank_]; }
-    /// Known only once the ranks have met. `home`: equal for all groups of one world.
+    /// Called once the ranks have met, since `world` is not known before. `home`: equal for all groups of one world.
     void set_world(std::uint64_t world, std::uint64_t home) noexcept {
         world_.store(world, std::memory_order_relaxed);
         home_.store(home, std::memory_order_relaxed);
     }
 
-    /// Counts the messages that go one way between this rank and another; 0 for any peer.
+    /// Numbers the messages in one direction between this rank and `peer`, from 1; 0 for any peer (-1).
     std::uint64_t number_message(Kind kind, int peer) noexcept {
         if (peer < 0) return 0;
         TUTTI_ASSERT(is_message(kind) && static_cast<std::size_t>(peer) < sent_.size());
         return ++(kind == Kind::send ? sent_ : received_)[static_cast<std::size_t>(peer)];
     }
-    /// The sender of the message, for a receive from any rank.
+    /// Sets the sender of the message that a receive from any rank has received.
     void note_source(Ticket ticket, int peer) noexcept;
     /// Whether the sizes that each rank sends in an all_to_all are recorded (wants_splits).
     bool keeps_splits() const noexcept { return keeps_splits_; }
-    /// In elements, by rank.
+    /// Records the elements of an all_to_all, by rank.
     void note_splits(Ticket ticket, std::span<const std::uint64_t> sent, std::span<const std::uint64_t> received) {
         splits_.note(ticket, sent, received);
     }
@@ -67,8 +67,8 @@ class Recorder {
         add(bytes_, what.bytes);
         return ring_.write(what, state, now);
     }
-    /// Begins a brief operation (record/ring.hpp): fewer stores, and no reading of the clock when it ends. No other
-    /// operation begins before this one is settled (completed) or prolonged.
+    /// Begins a brief operation (record/ring.hpp): fewer stores, and its end is not timed. No other operation may begin
+    /// before complete() or prolong() is called for this one.
     [[gnu::always_inline]] Ticket begin_brief(const Happening& what, std::uint64_t now = ticks()) noexcept {
         add(bytes_, what.bytes);
         return ring_.write_brief(what, now);
@@ -77,7 +77,7 @@ class Recorder {
         ring_.settle(ticket);
         add(completed_, 1);
     }
-    /// The brief operation takes longer: from now on its record is like one of begin().
+    /// The brief operation takes longer: turns its record into one like begin()'s.
     void prolong(Ticket ticket) noexcept { ring_.prolong(ticket); }
 
     void start(Ticket ticket) noexcept {
@@ -101,9 +101,9 @@ class Recorder {
             statistics_->ended(slot->fingerprint.load(std::memory_order_relaxed),
                                slot->kind.load(std::memory_order_relaxed), state, duration);
     }
-    /// Whether operations are counted one by one; then all begin by begin() and not in brief.
+    /// Whether operations are counted one by one; then all must begin with begin(), none with begin_brief().
     bool counts_operations() const noexcept { return statistics_ != nullptr; }
-    /// Why the group has failed: a word, which is a literal. The first one counts.
+    /// Records why the group has failed: a word, as a string literal. Only the first call counts.
     void note_failure(const char* cause) noexcept {
         TUTTI_ASSERT(cause != nullptr);
         const char* none = nullptr;
@@ -114,17 +114,17 @@ class Recorder {
         TUTTI_ASSERT(peer >= 0 && static_cast<std::size_t>(peer) < gone_.size());
         gone_[static_cast<std::size_t>(peer)].store(true, std::memory_order_relaxed);
     }
-    /// This rank has waited for `peer`, as seen by a thread that looked now and then.
+    /// This rank has waited for `peer` for `time`, according to a thread that checked from time to time.
     void note_wait(int peer, std::chrono::nanoseconds time) noexcept { waits_.note(peer, time, ticks()); }
 
-    /// The messages of the group that have come to this rank and that none of its receives has met.
+    /// Sets the messages of the group that have arrived at this rank and that none of its receives has matched.
     void note_unmatched(std::vector<UnmatchedMessage> messages) noexcept;
 
-    /// The last `count` operations, and every older one that is still open. Call sites have lines as far as those are
-    /// found in a moment; none has where `count` is 0.
+    /// The last `count` operations, and every older one that is still open. Call sites have source lines if these are
+    /// found within a short time limit; none has one if `count` is 0.
     Dump snapshot(const std::string& reason, std::size_t count = capacity) const;
     Counters counters() const;
-    /// When this group fails or ends: leaves a dump where dumps are wanted (TUTTI_TRACE_DIR). Only the first call
+    /// Call it when this group fails or ends: writes a dump if dumps are wanted (TUTTI_TRACE_DIR). Only the first call
     /// counts: later failures are symptoms of the first.
     enum class End { failed, over };
     void dump_at_end(const std::string& reason, End end) noexcept;
@@ -149,7 +149,7 @@ class Recorder {
     std::atomic<std::uint64_t> completed_{0}, failed_{0}, bytes_{0}, busy_ticks_{0};
     Waits waits_;
     std::vector<std::uint64_t> sent_, received_;    // by rank: messages
-    const std::unique_ptr<Statistics> statistics_;  // null: nobody asks
+    const std::unique_ptr<Statistics> statistics_;  // null: not wanted
     std::atomic<const char*> failure_{nullptr};
     std::vector<std::atomic<bool>> gone_;  // by rank
     mutable std::mutex unmatched_mutex_;

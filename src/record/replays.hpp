@@ -1,9 +1,9 @@
-// Replays: the graphs that this process replays, the node that each is at, for dumps, verdicts and pages, and when the
-// nodes of its last replays began, for timelines.
+// Replays: the graphs that this process replays: the current node of each, for dumps, verdicts and pages, and when the
+// nodes of the last replays began, for timelines.
 //
-// A replay is one record: its number, its node and the times of its nodes, a few plain stores and a look at the clock
-// (record/ticks) for each node. The calls of its nodes have records in their groups' recorders besides, with the
-// captured call sites, since ranks compare them with those of plain calls.
+// A replay has one record: its number, its current node and the times of its nodes. Per node it costs a few plain
+// stores and one reading of the clock (record/ticks). The calls of its nodes are also recorded in their groups'
+// recorders, with the call sites of the capture, since ranks compare these records with those of plain calls.
 //
 // Threads: begin(), at() and end() by one thread at a time; everything else any.
 #pragma once
@@ -23,7 +23,7 @@ namespace tutti::record {
 
 class Recorder;
 
-/// When the nodes of a graph's last replays began. A reader leaves out the oldest replay if another one overwrites it
+/// When the nodes of a graph's last replays began. A reader omits the oldest replay if a new one overwrites it
 /// meanwhile.
 class ReplayTimes {
  public:
@@ -41,20 +41,20 @@ class ReplayTimes {
         std::atomic<std::uint64_t> ended{0};
         std::atomic<std::size_t> begun{0};  // nodes
     };
-    static constexpr std::size_t times_max = 4096;  // of one graph, unless one replay has more
+    static constexpr std::size_t times_max = 4096;  // per graph, unless a single replay has more
 
     const std::size_t nodes_, count_;
-    const std::unique_ptr<Slot[]> slots_;                     // number modulo count_
+    const std::unique_ptr<Slot[]> slots_;                     // index: number modulo count_
     const std::unique_ptr<std::atomic<std::uint64_t>[]> at_;  // ticks, nodes_ for each slot
     Slot* slot_ = nullptr;                                    // of the replay under way
 };
 
 class ReplayRecord {
  public:
-    /// `nodes`: each in words. `groups`: the recorders of the groups whose calls the graph has, which outlive this;
-    /// none: it shows in the dumps of all groups.
+    /// `nodes`: a text for each. `groups`: the recorders of the groups whose calls the graph contains, which outlive
+    /// this object; empty: it shows in the dumps of all groups.
     ReplayRecord(std::vector<std::string> nodes, std::vector<const Recorder*> groups);
-    /// The last replays stay for the dumps of its groups, if it names some.
+    /// Keeps the last replays for later dumps of `groups`, unless that is empty.
     ~ReplayRecord();
     ReplayRecord(const ReplayRecord&) = delete;
     ReplayRecord& operator=(const ReplayRecord&) = delete;
@@ -78,7 +78,7 @@ class ReplayRecord {
     /// "graph replay #12 at node 7 of 40: all_reduce of float32 × 16, sum (train.cpp:12)"; empty between replays.
     std::string text() const;
     bool concerns(const Recorder& group) const;
-    /// Its last replays.
+    /// The graph, with its last replays.
     ReplayedGraph replayed(const TickScale& scale) const;
 
  private:
@@ -93,10 +93,10 @@ class ReplayRecord {
 
 /// The replays under way that have calls of the group, in the order in which their graphs were instantiated.
 std::vector<std::string> replays_under_way(const Recorder& group);
-/// The graphs that have been replayed and have calls of the group, the latest dump_graphs_max of them; also such that
-/// are gone.
+/// The replayed graphs that have calls of the group, the latest dump_graphs_max of them, including graphs that have
+/// been destroyed.
 std::vector<ReplayedGraph> replayed_graphs(const Recorder& group, const TickScale& scale);
-/// The group's recorder ends.
+/// Call it when the group's recorder is destroyed.
 void forget_replays(const Recorder& group) noexcept;
 
 }  // namespace tutti::record

@@ -1,10 +1,10 @@
 // Ring: the latest records of one group and rank, in a ring of 4,096 slots of one cache line each.
 //
-// Writing a record takes a few plain stores. The ring's memory (256 KB) is zero pages of the kernel until it is written
-// to: a group that does little takes little. A slot's ticket is 0 while the rest of the slot changes; a reader who sees
-// another ticket before or after what it has read leaves the record out.
+// Writing a record takes a few plain stores. The ring's memory (256 KB) consists of the kernel's zero pages until it is
+// written, so a group that does little takes little memory. A slot's ticket is 0 while the rest of the slot changes; a
+// reader omits the record if the ticket differs before or after reading.
 //
-// A brief record is of an operation that mostly ends within its call: its only time is its beginning, and it counts as
+// A brief record is for an operation that mostly ends within its call: only its beginning is timed, and it counts as
 // completed once settle() is called. Only the latest record may be brief and not settled.
 //
 // Threads: last(), may_be_open() and read() by any thread at any time, without making the writer wait; everything else
@@ -28,11 +28,11 @@ namespace tutti::record {
 using Ticket = std::uint64_t;
 
 struct Happening {
-    std::uint64_t sequence = 0;  ///< of a message: number_message()
+    std::uint64_t sequence = 0;  ///< of a message: Recorder::number_message()
     std::uint64_t fingerprint = 0;
     std::uint64_t bytes = 0;  ///< of this rank's contribution
-    int peer = -1;            ///< of a message, or the root
-    int tag = -1;             ///< of a message; -1: none
+    int peer = -1;            ///< a message's peer, or the root
+    int tag = -1;             ///< a message's tag; -1: none
     Kind kind = Kind::collective;
 };
 
@@ -44,7 +44,7 @@ class Ring {
     struct alignas(64) Slot {
         std::atomic<Ticket> ticket;
         std::atomic<std::uint64_t> sequence, fingerprint, enqueued;
-        std::atomic<std::uint64_t> started;  // of a message, which starts at once: its tag
+        std::atomic<std::uint64_t> started;  // for messages, which start at once: the tag
         std::atomic<std::uint64_t> ended;
         std::atomic<const void*> site;
         std::atomic<std::int32_t> peer;
@@ -62,7 +62,7 @@ class Ring {
             slot.ended.store(0, std::memory_order_relaxed);
         });
     }
-    /// No other record is written before this one is settled or prolonged.
+    /// No other record may be written before this one is settled or prolonged.
     [[gnu::always_inline]] Ticket write_brief(const Happening& what, std::uint64_t now) noexcept {
         return write(what, brief, now, [](Slot&) {});
     }
@@ -70,9 +70,9 @@ class Ring {
         TUTTI_ASSERT(ticket == issued_.load(std::memory_order_relaxed));
         settled_.store(ticket, std::memory_order_release);
     }
-    /// From now on a brief record, the latest, is one that has started.
+    /// Turns the latest record, which is brief, into an ordinary one that has started.
     void prolong(Ticket ticket) noexcept;
-    /// Null: newer records have taken its place.
+    /// Null: a newer record has overwritten it.
     Slot* find(Ticket ticket) noexcept {
         Slot& slot = slots_[ticket % capacity];
         return ticket != 0 && slot.ticket.load(std::memory_order_relaxed) == ticket ? &slot : nullptr;
@@ -80,13 +80,13 @@ class Ring {
 
     /// The ticket of the latest record; 0: there is none.
     Ticket last() const noexcept { return issued_.load(std::memory_order_acquire); }
-    /// False where the record is of an operation that is over, or brief; a guess where it changes meanwhile.
+    /// False if the operation has ended, or is brief; a guess if the record changes meanwhile.
     bool may_be_open(Ticket ticket) const noexcept {
         const State state = slots_[ticket % capacity].state.load(std::memory_order_relaxed);
         return state == State::enqueued || state == State::started;
     }
-    /// All of the record but Entry::what. False when it is not there (any more), or is being written. `lines`: those of
-    /// call sites are found there; null: call sites are addresses.
+    /// Reads all of the record but Entry::what. False if it is not there (any more), or is being written. `lines`:
+    /// resolves call sites to source lines; null: call sites are addresses.
     bool read(Ticket ticket, const TickScale& scale, Entry& entry, SourceLines* lines = nullptr) const;
 
  private:
@@ -114,12 +114,12 @@ class Ring {
             slot.started.store(static_cast<std::uint64_t>(std::int64_t{what.tag}), std::memory_order_relaxed);
         rest(slot);
         slot.ticket.store(ticket, std::memory_order_release);
-        __builtin_prefetch(&slot + 1, 1);  // written soon; there is one more after the last
+        __builtin_prefetch(&slot + 1, 1);  // written soon; the memory has one slot more
         issued_.store(ticket, std::memory_order_release);
         return ticket;
     }
 
-    /// Whether the record may be followed by another one.
+    /// Whether another record may follow this one.
     bool is_settled(Ticket latest) const noexcept {
         return latest == 0 || slots_[latest % capacity].state.load(std::memory_order_relaxed) != brief ||
                settled_.load(std::memory_order_relaxed) >= latest;

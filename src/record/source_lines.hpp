@@ -1,11 +1,11 @@
-// SourceLines: files and lines of a program's source for addresses in it, where its files have debug information and
-// libdw (elfutils) is installed; else names of functions, where its files have symbols. libdw is loaded when a line is
-// first asked for: the library needs it neither to be built nor to run. A process that resolves its own addresses can
-// do so on any host, and its lines stay readable when the program's file is gone; raw addresses would not.
+// SourceLines: finds the source file and line of an address in the program, if its binaries have debug information and
+// libdw (elfutils) is installed; else the function's name, if they have symbols. libdw is loaded at the first look-up:
+// the library needs it neither to build nor to run. A process that resolves its own addresses can do so on any host,
+// and its lines, unlike raw addresses, stay readable when the program's file is gone.
 //
-// Each look-up is short: it reads the index of a file, and one unit of compilation. Between look-ups the clock is read.
+// Each look-up is short: it reads a file's index and one compilation unit. The time limit is checked between look-ups.
 //
-// Threads: an object by one thread at a time; what is known of addresses is shared by all.
+// Threads: each object by one thread at a time; all objects share a cache of results.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -16,22 +16,22 @@
 
 namespace tutti::record {
 
-/// A symbol as C++ writes it; the symbol itself where it is none of C++.
+/// The C++ name of a symbol; the symbol itself if it is not a C++ symbol.
 std::string demangled(const char* symbol);
 
 class SourceLines {
  public:
-    /// `patience`: for all look-ups together. Afterwards only places that were found before are told.
+    /// `patience`: time limit of all look-ups together. Afterwards only places found before are returned.
     explicit SourceLines(std::chrono::milliseconds patience);
     ~SourceLines();
     SourceLines(const SourceLines&) = delete;
     SourceLines& operator=(const SourceLines&) = delete;
 
-    /// "train.cpp:12 in train_step(int)" for a call that returns to that address. Without debug information, for a
-    /// function that the dynamic linker does not know, but the file does: "train_step(int)+0x1f in train+0x4a1f".
-    /// Empty: neither is known.
+    /// "train.cpp:12 in train_step(int)" for a call that returns to this address. Without debug information, if only
+    /// the file, not the dynamic linker, knows the function: "train_step(int)+0x1f in train+0x4a1f". Empty: neither is
+    /// known.
     std::string of(const void* return_address);
-    /// The same for the instruction at the address.
+    /// As of(), for the instruction at the address.
     std::string at(const void* address);
 
  private:

@@ -1,8 +1,8 @@
-// Splits: how much each rank sent and received in a group's latest calls of all_to_all, where dumps or pages are
-// wanted.
+// Splits: how much this rank sent to and received from each rank in a group's latest all_to_all calls, recorded if
+// dumps or pages are wanted.
 //
-// Invariant: the splits are in the order of their tickets, none is of an operation that the ring has lost, and all of
-// them together have 262,144 counts of one direction at most (2 MB).
+// Invariant: the splits are in the order of their tickets, none belongs to an operation that the ring has overwritten,
+// and all together have at most 262,144 counts per direction (2 MB).
 //
 // Threads: any.
 #pragma once
@@ -19,9 +19,9 @@ namespace tutti::record {
 
 class Splits {
  public:
-    /// In elements, by rank. Tickets rise from call to call.
+    /// Counts elements, by rank. Tickets ascend from call to call.
     void note(Ticket ticket, std::span<const std::uint64_t> sent, std::span<const std::uint64_t> received);
-    /// Fills in Entry::sent and Entry::received; `entries` are in the order of their numbers.
+    /// Sets Entry::sent and Entry::received; `entries` must be in the order of their numbers.
     void add_to(std::vector<Entry>& entries) const;
 
  private:

@@ -1,12 +1,12 @@
-// Stacks: where the threads of this process are now, for people: also where one hangs in a call that is none of the
-// library's, holds a lock, or loops.
+// Stacks: the current stacks of this process's threads, for people: they also show a thread that hangs outside the
+// library, holds a lock, or loops.
 //
-// A thread tells its own stack, in the handler of a signal that is sent to it alone. The signal is one of real time
-// that the program does not handle; its handler stays from the first look on, so a late signal does no harm. As with
-// any signal, a system call in which the thread waits may return early (EINTR): so threads are asked only when somebody
-// looks. Threads that block the signal are left alone: all of the library's own do.
+// Each thread records its own stack, in the handler of a signal sent to it alone. This is a real-time signal that the
+// program does not handle; the handler stays installed after the first use, so a late signal does no harm. As with any
+// signal, a system call in which the thread waits may return early (EINTR), so threads are asked only when somebody
+// requests stacks. Threads that block the signal are left alone, as are all of the library's own.
 //
-// Threads: any; one looks at a time.
+// Threads: any; one request at a time is served.
 #pragma once
 
 #include <chrono>
@@ -15,12 +15,12 @@
 
 namespace tutti::record {
 
-/// In words, thread by thread, from the innermost function out; a thread that gives no answer is named. Takes little
-/// longer than the patience.
+/// The stacks as text, thread by thread, innermost function first; a thread that does not answer is named. Takes little
+/// longer than `patience`.
 std::string stacks_of_threads(std::chrono::milliseconds patience);
 
-/// A binding to another language adds its own stacks by this function, which must return within the patience and not
-/// throw. Empty: it adds none.
+/// A binding to another language adds its stacks with this function, which must return within `patience` and must not
+/// throw. Empty: no such stacks.
 void set_stack_source(std::function<std::string(std::chrono::milliseconds patience)> source);
 
 }  // namespace tutti::record

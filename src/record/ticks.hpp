@@ -1,8 +1,8 @@
-// Ticks: the cheapest clock of the machine, and the meaning of its readings.
+// Ticks: the cheapest clock of the machine, and the conversion of its readings.
 //
-// On x86 the time stamp counter where it runs at one rate in all power states (CPUID says so), on ARM the virtual
-// counter, else CLOCK_MONOTONIC. There is no calibration ahead: a reader turns a reading into a time of day, from the
-// two clocks' advance since the process began to record.
+// On x86 the clock is the time stamp counter, if CPUID says that its rate is equal in all power states; on ARM the
+// virtual counter; else CLOCK_MONOTONIC. There is no calibration in advance: a reader converts readings into times of
+// day, from the advance of both clocks since the process began to record.
 //
 // Threads: any.
 #pragma once
@@ -29,11 +29,11 @@ inline std::uint64_t ticks() noexcept {
     return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-/// The meaning of ticks, as of its construction.
+/// Converts ticks into times, by the clocks at its construction.
 class TickScale {
  public:
     TickScale();
-    /// Nanoseconds since 1970 of a reading; 0 for 0 (never).
+    /// The time of a reading, in nanoseconds since 1970; 0 for the reading 0 (never).
     std::int64_t unix_ns(std::uint64_t reading) const noexcept;
     double seconds(std::uint64_t duration) const noexcept {
         return static_cast<double>(duration) * ns_per_tick_ * 1e-9;
@@ -47,7 +47,7 @@ class TickScale {
     double ns_per_tick_;
 };
 
-/// Notes the moment from which scales measure; the first call of a process counts.
+/// Sets the moment from which scales measure the clocks' advance; only the first call of a process counts.
 void begin_ticks() noexcept;
 
 }  // namespace tutti::record

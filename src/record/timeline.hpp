@@ -1,4 +1,4 @@
-// Timeline: the dumps of many ranks put together: worlds, the ranks that wait for each other, and a picture of it all.
+// Timeline: merges the dumps of many ranks: worlds, the ranks that wait for each other, and a chart of all operations.
 //
 // The collectives that ranks of different machines have in common align their clocks: no rank can end one before all
 // have begun it.
@@ -21,27 +21,27 @@ struct WorldTimeline {
     std::uint64_t id = 0;
     Members members;
     std::vector<std::optional<Dump>> ranks;  ///< nothing for a rank without a dump
-    /// By rank: the offset to add to its times.
+    /// By rank: the offset to add to the times in its dump.
     std::vector<std::int64_t> offset_ns;
 };
 
-/// Sorts dumps by world; of several of one rank the latest counts. Throws InvalidArgument when two dumps of one world
-/// do not fit together.
+/// Sorts dumps by world; if a rank has several, the latest counts. Throws InvalidArgument if two dumps of one world
+/// contradict each other.
 std::vector<WorldTimeline> merge(std::vector<Dump> dumps);
 
 struct Wait {
     int rank = 0;
     std::vector<int> peers;
     Entry in;             ///< the operation that waits
-    double seconds = 0;   ///< for how long, when the dump was taken or the operation failed
-    std::string because;  ///< the facts known of the peers
+    double seconds = 0;   ///< how long it had waited when the dump was taken or it failed
+    std::string because;  ///< what is known about the peers
 };
-/// In order of ranks. Operations that failed count: that is where their rank waited.
+/// The waits, in the order of ranks. Failed operations count, too: there their rank waited.
 std::vector<Wait> wait_for_graph(const WorldTimeline& world);
 /// Ranks that wait for each other in a circle, each circle once; the first rank is not repeated.
 std::vector<std::vector<int>> circles(std::span<const Wait> waits);
 
-/// The world in words: each rank's operation, the ranks that it waits for, circles.
+/// The world as text: each rank's operation, the ranks that it waits for, circles.
 std::string describe(const WorldTimeline& world);
 
 /// A timeline as Perfetto and chrome://tracing read it: a process for each rank, a track for each group, arrows from

@@ -1,7 +1,7 @@
-// Verdict: the evidence of the ranks' tails about an operation that did not complete.
+// Verdict: judges an operation that did not complete, by the ranks' tails (the latest records of each rank).
 //
-// When an operation times out or the ranks disagree, every rank puts the tail of its record into the store. The rank
-// that decides reads them, writes the verdict there and tells it to the others, and every rank raises it.
+// When an operation times out or the ranks disagree, every rank writes its tail to the store. The deciding rank reads
+// the tails, writes the verdict to the store and tells the others, and every rank raises it.
 //
 // Threads: free functions; any.
 #pragma once
@@ -17,54 +17,54 @@
 
 namespace tutti::record {
 
-/// The operation that failed, on the rank that says so.
+/// The failed operation, as the reporting rank knows it.
 struct Subject {
-    std::string headline;  ///< from that rank's own knowledge
+    std::string headline;  ///< from the reporting rank's own knowledge
     std::uint64_t sequence = 0;
     int rank = 0;
-    int peer = -1;              ///< the rank that it blames by itself
-    bool disagreement = false;  ///< ranks called different things; else the time was up
+    int peer = -1;              ///< the rank that it blames without the tails
+    bool disagreement = false;  ///< ranks called different operations; else it timed out
     Members members{};          ///< of the group
 };
 
 /// The error that all ranks raise.
 struct Judgement {
     std::string text;
-    int peer = -1;  ///< the first rank that is missing or different
+    int peer = -1;  ///< the first rank that is missing or differs
     std::uint64_t sequence = 0;
     bool disagreement = false;
 };
 
-/// Ranks that say nothing.
+/// Ranks from which no tail is expected.
 struct Absent {
     std::vector<int> departed;  ///< they have left the group
     std::vector<int> silent;    ///< they show no sign of life
 };
 
-/// `tails`: by rank, nothing where none came.
+/// `tails`: by rank; nullopt for a rank without one.
 Judgement judge(const Subject& subject, const std::vector<std::optional<Dump>>& tails, const Absent& absent);
-/// The same where no tails can be had: equal on all ranks that know the same.
+/// Judges without tails: the result is equal on all ranks with equal knowledge.
 Judgement judge(const Subject& subject, const Absent& absent);
 
-/// For the other ranks; at most 8 KB.
+/// The judgement as a message to the other ranks; at most 8 KB.
 std::string to_text(Judgement judgement);
-/// Nothing: to_text did not make it.
+/// Nothing: the text does not come from to_text().
 std::optional<Judgement> read_judgement(const std::string& text);
 
-/// Meets the other ranks in the store. All calls together take no longer than the patience, even if the store hangs;
-/// a store that fails is no error here.
+/// Exchanges tails and verdicts with the other ranks in the store. All calls together take a limited time, even if the
+/// store hangs; a failure of the store is no error here.
 class Inquiry {
  public:
-    /// Ranks that wait for nobody run ahead, and learn of a disagreement about an earlier operation.
+    /// Enough records for ranks that wait for nobody: they run ahead until they learn that an earlier operation failed.
     static constexpr std::size_t tail_length = 64;
     /// `store`: for this group alone.
     explicit Inquiry(Store store) : store_(std::move(store)) {}
 
-    /// Puts this rank's tail there for the others.
+    /// Writes this rank's tail to the store.
     void publish(const Dump& tail) noexcept;
-    /// Reads all tails, judges, and returns the verdict: this one, or that of a rank that was quicker.
+    /// Reads all tails, judges, and returns the verdict: its own, or that of a rank that was faster.
     Judgement decide(const Subject& subject, int size, const Absent& absent) noexcept;
-    /// The verdict, if it is there.
+    /// The verdict in the store, if there is one.
     std::optional<Judgement> learn() noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// Waits: for how long a rank has waited for each other one, and when it was last seen to do so.
+// Waits: how long a rank has waited for each other rank, and when it was last seen to do so.
 //
 // Threads: note() by one thread at a time; everything else by any thread at any time.
 #pragma once
@@ -17,12 +17,12 @@ class Waits {
  public:
     explicit Waits(std::size_t ranks) : by_rank_(ranks) {}
 
-    /// This rank has waited for `peer`, as seen at `now`, a reading of ticks().
+    /// This rank has waited for `peer` for `time`, as seen at `now`, a reading of ticks().
     void note(int peer, std::chrono::nanoseconds time, std::uint64_t now) noexcept;
-    /// By rank, in seconds.
+    /// The time waited for each rank, in seconds.
     std::vector<double> seconds() const;
-    /// The ranks that this rank was seen to wait for after `since_ns`, a time by `scale`: by another scale, close
-    /// moments may change places.
+    /// The ranks that this rank was seen to wait for after `since_ns`, a time by this `scale`: with a time by another
+    /// scale, the order of close moments may be reversed.
     std::vector<int> seen_since(std::int64_t since_ns, const TickScale& scale) const;
 
  private:

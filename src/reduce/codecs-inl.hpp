@@ -1,9 +1,9 @@
 // How each element type is loaded into vectors of the type it is accumulated in, and stored back. Included once for
 // each CPU target.
 //
-// A codec moves two vectors at a time, a "step". Inside a step the order of elements is the codec's own affair (for
-// bfloat16 even and odd elements are apart, which needs no shuffles); load_in_order and store_in_order keep it.
-// Pointers are bytes: elements may lie at any address.
+// A codec moves two vectors at a time, a "step". Inside a step a codec may use any order of elements (for bfloat16 even
+// and odd elements are apart, which needs no shuffles); load_in_order and store_in_order keep the order. Pointers are
+// bytes: elements may lie at any address.
 #if defined(TUTTI_REDUCE_CODECS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUTTI_REDUCE_CODECS_INL_HPP
 #undef TUTTI_REDUCE_CODECS_INL_HPP
@@ -156,9 +156,9 @@ struct BFloat {
 };
 
 #if HWY_TARGET == HWY_AVX3
-// Rounded by the CPU's own instruction (AVX512_BF16), 32 numbers at once. It takes subnormal numbers for zero, so those
-// go the other way. By name, since the target does not promise the instruction: the code that takes this codec has
-// checked for it.
+// Rounds by the CPU's own instruction (AVX512_BF16), 32 numbers at once; vectors with subnormal numbers, which the
+// instruction takes for zero, use the code above. The instruction is named directly, since the target does not promise
+// it: callers of this codec have checked for it.
 struct BFloatByInstruction : BFloat {
     // Elements of `low`, then those of `high`.
     static HWY_INLINE hn::Vec<PairD> in_order(V low, V high) {
@@ -222,7 +222,8 @@ HWY_INLINE BitsV narrow(FloatV v) {
     const BitsV bits = bits_of(v);
     const BitsV sign = hn::And(hn::ShiftRight<31 - E - M>(bits), constant(all_ones + 1));
     const BitsV magnitude = hn::And(bits, constant(0x7fffffff));
-    // Subnormal results: a sum with this constant has its last bit where the result has it, so the addition rounds.
+    // Subnormal results: adding this constant puts the last bit of the result at the last bit of the sum, so the
+    // addition rounds.
     constexpr std::uint32_t magic = (127 - bias + dropped + 1) << 23;
     const FloatV shifted = hn::Add(hn::BitCast(FloatD(), magnitude), hn::Set(FloatD(), std::bit_cast<float>(magic)));
     const BitsV subnormal = hn::Sub(bits_of(shifted), constant(magic));
@@ -280,9 +281,9 @@ struct Half {
 
 // Both 8-bit formats pass through binary16 (scaled, for E4M3), which holds all their values.
 //
-// Rounding with the CPU's own additions: adding 2^(e + 23 - M) to a number of exponent e, and subtracting it again,
-// leaves M bits of mantissa, rounded to nearest even; e below the format's smallest exponent counts as that, which
-// gives its subnormals. The rest converts to binary16 exactly.
+// Rounding by the CPU's additions: adding 2^(e + 23 - M) to a number of exponent e, and subtracting it again, leaves M
+// bits of mantissa, rounded to nearest even. An e below the format's smallest exponent counts as the smallest, which
+// rounds subnormals. The result then converts to binary16 exactly.
 template <class Format, int E, int M, bool HasInfinity>
 struct Float8 {
     using Stored = std::uint8_t;
@@ -320,8 +321,8 @@ struct Float8 {
             b = hn::Mul(b, hn::Set(D(), Format::scale));
         }
     }
-    // Rounded to M bits, divided by the scale, as binary16. A value that is too large stays so; so does NaN where the
-    // format does not tell the two apart.
+    // Rounded to M bits, divided by the scale, as binary16. A value that is too large stays too large; so does NaN if
+    // the format does not distinguish the two.
     static HWY_INLINE auto rounded(V v) {
         constexpr std::uint32_t bias = (1U << (E - 1)) - 1;
         constexpr std::uint32_t too_large = 0x4a000000;  // 2^21; greater exponents would overflow below

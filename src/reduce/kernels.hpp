@@ -35,11 +35,11 @@ ScaleKernel find_float_scale_kernel(DType dtype) noexcept;
 ScaleKernel find_low_precision_scale_kernel(DType dtype) noexcept;
 RoundKernel find_round_kernel(DType dtype) noexcept;
 
-/// Whether the CPU rounds to bfloat16 itself (AVX512_BF16), and whether kernels that are looked up from now on let it
-/// do so. Only tests change that, while no other thread looks one up.
+/// has: whether the CPU can round to bfloat16 (AVX512_BF16). takes: whether kernels that are looked up from now on use
+/// this. Only tests change that, while no other thread looks up a kernel.
 bool has_bfloat_instruction() noexcept;
 bool& takes_bfloat_instruction() noexcept;
-/// The same for CPUs with AVX-512 that convert float16 in 256 bits at a time (Zen 4): there the kernels of AVX2 take
+/// The same for CPUs with AVX-512 that convert float16 in 256 bits at a time (Zen 4): there the AVX2 kernels take only
 /// four fifths of the time.
 bool halves_by_avx2_are_quicker() noexcept;
 bool& takes_halves_by_avx2() noexcept;

@@ -1,7 +1,7 @@
 // The loops over elements, for any codec and operator. Included once for each CPU target.
 //
-// The loops take elements in steps of two vectors. They stage the rest through small buffers and treat it as one more
-// step, so every element sees the same arithmetic wherever it stands: results do not depend on the vector length, the
+// The loops take elements in steps of two vectors. They copy the remainder through small buffers and treat it as one
+// more step, so every element gets the same arithmetic at any position: results do not depend on the vector length, the
 // alignment or the count.
 #if defined(TUTTI_REDUCE_LOOPS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUTTI_REDUCE_LOOPS_INL_HPP
@@ -72,7 +72,7 @@ struct Staged {
     const std::byte* inputs[N];
 };
 
-// Less than a step, at byte `offset`, of N inputs.
+// Combines less than a step of N inputs, at byte `offset`.
 template <class Codec, class Op, std::size_t N>
 HWY_NOINLINE void partial_step(const Call& call, std::size_t offset, std::size_t used) {
     TUTTI_ASSERT(call.input_count >= N);
@@ -92,7 +92,7 @@ HWY_NOINLINE void partial_step(const Call& call, std::size_t offset, std::size_t
     std::memcpy(static_cast<std::byte*>(call.dst) + offset, result, used);
 }
 
-// dst = all N inputs, in one pass. A division is possible for floating-point types only.
+// dst = all N inputs combined, in one pass. Only floating-point types can be divided.
 template <class Codec, class Op, std::size_t N>
 HWY_NOINLINE void one_pass(const Call& call) {
     TUTTI_ASSERT(call.input_count == N);
@@ -195,7 +195,7 @@ HWY_NOINLINE void finish(std::byte* dst, const typename Codec::Value* sums, std:
     }
 }
 
-// sums = all inputs: four at a time, so that the sums are seldom read and written.
+// sums = all inputs combined, four at a time, so that the sums are seldom read and written.
 template <class Codec, class Op>
 HWY_INLINE void accumulate_all(typename Codec::Value* sums, const Call& call, std::size_t offset, std::size_t count) {
     TUTTI_ASSERT(call.input_count >= 1);
@@ -246,7 +246,8 @@ void combine_all(const Call& call) {
     many_inputs<Codec, Op>(call);
 }
 
-// Several numbers side by side, each by itself: a complex number is two reals to sums, an integer is bytes to "and".
+// Treats an element as several independent numbers: a complex number as two reals for sums, an integer as bytes for
+// "and".
 template <class Codec, class Op, std::size_t PerElement>
 void combine_parts(const Call& call) {
     TUTTI_ASSERT(call.element_count <= SIZE_MAX / PerElement);

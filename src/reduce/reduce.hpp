@@ -24,7 +24,7 @@ namespace tutti::kernels {
 void combine(ReduceOp::Kind kind, DType dtype, void* dst, std::span<const void* const> inputs,
              std::size_t element_count, std::uint64_t divisor = 1, Stores stores = Stores::cached);
 
-/// The same of two inputs.
+/// The same for two inputs.
 inline void combine_pair(ReduceOp::Kind kind, DType dtype, void* dst, const void* first, const void* second,
                          std::size_t element_count, std::uint64_t divisor) {
     const void* const both[] = {first, second};
@@ -36,7 +36,7 @@ inline void combine_pair(ReduceOp::Kind kind, DType dtype, void* dst, const void
 DType accumulation_dtype(DType dtype) noexcept;
 
 /// dst[i] = src[i] * factor, dst in accumulation_dtype(dtype): the first step of premul_sum.
-/// Integers: the product is computed in double and rounded toward zero, saturating. bool is rejected before.
+/// Integers: the product is computed in double and rounded toward zero, saturating. Callers reject bool.
 void premultiply(DType dtype, void* dst, const void* src, double factor, std::size_t element_count);
 
 /// dst[i] = src[i] rounded once; for equal types a copy. from must be accumulation_dtype(to).

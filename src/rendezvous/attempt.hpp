@@ -1,6 +1,6 @@
 // Attempt: one of the worlds that meet under one name in a store, one after the other. Only the store tells them apart:
-// a process may come with other ranks than before, in another number, again after a failure, or for the first time
-// where others have met often. No process counts; the protocol is that of Meeting (meeting.hpp).
+// a process may join with other ranks than before, with another number of ranks, again after a failure, or as a
+// newcomer after many earlier worlds. So no process counts the worlds. The protocol is that of Meeting (meeting.hpp).
 //
 // Threads: one.
 #pragma once
@@ -17,19 +17,19 @@ namespace tutti::rendezvous {
 class Attempt {
  public:
     enum class Worlds {
-        one,  ///< nobody else ever meets in the store: a second rank of one number is a mistake
+        one,  ///< only this world ever meets in the store: a second process with the same rank is an error
         many
     };
     Attempt(Store store, std::string name, Worlds worlds);
 
-    /// For the meeting of its ranks, which tells the others of this rank's failures from now on.
+    /// Returns the terms of this world's meeting. From now on the meeting reports this rank's failures to the others.
     MeetingTerms begin(int rank, int world_size);
-    /// The ranks have met.
+    /// Call it once the ranks have met.
     void end(const Met& met);
-    /// For all keys of this attempt's world; where there may be many, once its ranks have met.
+    /// The store for all keys of this attempt's world. With Worlds::many: only after end().
     Store store() const;
-    /// Before it has begun: tells the ranks that wait for this one, or will, that it cannot join. Best effort, within a
-    /// second.
+    /// Before begin() only: tells the ranks that wait for this one, now or later, that it cannot join. Best effort,
+    /// within a second.
     void say_failed(int rank, int world_size, const std::exception& error) noexcept;
 
  private:

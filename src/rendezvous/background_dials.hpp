@@ -1,5 +1,4 @@
-// BackgroundDials: lifelines that this rank wants while its service thread goes on: each is made by a thread of its
-// own.
+// BackgroundDials: makes lifelines for this rank while its service thread continues: a thread of its own for each.
 //
 // Threads: one at a time; its own threads make connections and ring.
 #pragma once
@@ -19,25 +18,25 @@ namespace tutti::rendezvous {
 
 class BackgroundDials {
  public:
-    /// Makes a lifeline to a rank (Dialer::attach), from any thread. Throws DistError where there is none to be had
-    /// before the deadline, and when the flag is raised.
+    /// Makes a lifeline to a rank (Dialer::attach), from any thread. Throws DistError if it cannot be made before the
+    /// deadline, or when the flag is raised.
     using Attach = std::function<security::Connection(int rank, const Deadline& deadline, const AbortFlag* abort)>;
-    /// `on_end`: in the thread of an attempt, when take() brings its result.
+    /// `on_end`: called by the attempt's thread when take() can return its result.
     BackgroundDials(Attach attach, std::function<void()> on_end);
     ~BackgroundDials();
     BackgroundDials(const BackgroundDials&) = delete;
     BackgroundDials& operator=(const BackgroundDials&) = delete;
 
-    /// Throws DistBackendError where no thread can be had.
+    /// Throws DistBackendError if no thread can be started.
     void start(const Dial& dial);
     struct Result {
         Dial dial;
         security::Connection connection{};  ///< none: it failed
         DialFailure failure = DialFailure::silent;
     };
-    /// Of attempts that are over, since the last call.
+    /// The results of the attempts that have ended since the last call.
     std::vector<Result> take();
-    /// Ends all attempts; take() brings those that were through. None begins any more.
+    /// Ends all attempts; take() then returns their results. After it, start() does nothing.
     void stop();
 
  private:

@@ -14,7 +14,7 @@
 
 namespace tutti::rendezvous {
 
-/// Whether the process of that card, of this user, has the other end of a Unix socket.
+/// Whether the peer of a Unix socket is the card's process, run by this user.
 bool runs_at_other_end(const Card& card, const UniqueFd& fd);
 
 class Dialer {
@@ -24,12 +24,12 @@ class Dialer {
 
     /// A fresh, proved connection on which this rank sends data.
     security::Connection connect(int rank, const Deadline& deadline, const AbortFlag* abort) const;
-    /// A lifeline on which the other end has said `attached`: it is there, and does not leave just now.
+    /// A lifeline on which the peer has sent `attached`: the peer is there, and is not about to leave.
     security::Connection attach(int rank, const Deadline& deadline, const AbortFlag* abort) const;
-    /// A lifeline to a rank of this host, without waiting until it has looked: it finds there what this end says, even
-    /// if this rank dies. Nothing where the rank has no local endpoint, or is on another host.
+    /// A lifeline to a rank of this host, without waiting until the peer accepts it: the peer later finds this rank's
+    /// Hello in it, even if this rank dies. Empty if the rank has no local endpoint that this rank can reach.
     UniqueFd attach_unseen(int rank) const;
-    /// A connection to a rank of this host that asks for its memory. DistNetworkError if there is no way to it.
+    /// A connection that asks a rank of this host for its memory. DistNetworkError if the rank cannot be reached.
     UniqueFd request_memory(int rank, const Deadline& deadline, const AbortFlag* abort) const;
 
  private:

@@ -1,5 +1,5 @@
-// Endpoint: where a rank can be reached: a TCP socket, an abstract Unix socket for ranks of its host (the local
-// endpoint), and its pulse. It is open before the others learn of this rank, and until it leaves.
+// Endpoint: where the others reach this rank: a TCP socket, an abstract Unix socket for ranks of its host (the local
+// endpoint), and its pulse. It opens before the others learn of this rank, and closes when the rank leaves.
 //
 // Threads: one at a time; the descriptors may be polled by any.
 #pragma once
@@ -18,24 +18,24 @@ namespace tutti::rendezvous {
 
 class Endpoint {
  public:
-    /// Of a listen_host: every address of the host.
+    /// The listen_host that means every address of the host.
     static constexpr const char* every_address = "0.0.0.0";
 
-    /// Listens at `host`, as soon as that name is known, and at the local endpoint where the system lets it; once.
-    /// Throws DistNetworkError.
+    /// Listens on `host`, waiting until `until_known` for this name to resolve, and on the local endpoint if the system
+    /// allows one. Call it once. Throws DistNetworkError.
     void open(const std::string& host, const Deadline& until_known);
 
-    /// Its part of the rank's card.
+    /// Fills in the endpoint's fields of the rank's card.
     void describe(Card& card) const;
     bool listens_everywhere() const noexcept { return host_ == every_address; }
-    /// Only ranks of this host reach it.
+    /// Only ranks of this host can reach it.
     bool is_loopback() const noexcept { return is_loopback_; }
     int tcp_fd() const noexcept { return tcp_.get(); }
     /// -1: there is none.
     int local_fd() const noexcept { return local_.get(); }
-    /// All others see this process itself.
+    /// Call it when all other ranks can watch this process itself.
     void end_pulse() { pulse_.reset(); }
-    /// No connection comes to the local endpoint any more; those that have come can still be accepted.
+    /// Stops new connections to the local endpoint; connections already queued can still be accepted.
     void close_local();
 
  private:

@@ -1,9 +1,9 @@
-// FailureReport: a rank's word to the launcher that started it, when its world has failed: what the error is, and which
-// rank it is about. A rank that hangs, or waits for one that hangs, does not end first; those that wait for it do, and
-// only they know for whom they waited.
+// FailureReport: tells the launcher that started this rank how its world failed: the error, and the rank that it is
+// about. The culprit is often not the first rank to exit: it may hang while the ranks that wait for it time out and
+// exit, and only they know for which rank they waited.
 //
-// It is one datagram to the abstract Unix socket that `tutti run` names by TUTTI_LAUNCHER. Nothing depends on it: where
-// it is lost, or launcher and rank are in different network name spaces, the launcher goes by how processes end.
+// It is one datagram to the abstract Unix socket that `tutti run` names by TUTTI_LAUNCHER. Nothing depends on it: if it
+// is lost, or launcher and rank are in different network name spaces, the launcher judges by how processes end.
 //
 // Threads: any.
 #pragma once
@@ -20,23 +20,23 @@
 namespace tutti::rendezvous {
 
 struct FailureReport {
-    int from = -1;  ///< the rank that says so, by its launcher's number (RANK)
-    int code = 0;   ///< an ErrorCode; 0: what this rank said before is over, it has joined a new world
+    int from = -1;  ///< the reporting rank, by its launcher's number (RANK)
+    int code = 0;   ///< an ErrorCode; 0: this rank has joined a new world, which withdraws its earlier reports
     int culprit =
         -1;  ///< the rank that the error is about, by the launcher's number; -1: none, or it has no such number
-    std::string place{};  ///< of that rank: "node07, pid 4711"; empty: not known
-    std::string text{};   ///< of the error
+    std::string place{};  ///< of the culprit: "node07, pid 4711"; empty: not known
+    std::string text{};   ///< the error's message
 };
 
 std::string encode(FailureReport report);
 std::optional<FailureReport> decode_failure_report(std::string_view bytes);
-/// The name of the launcher's socket; `id`: TUTTI_LAUNCHER.
+/// The name of the launcher's socket; `id`: the value of TUTTI_LAUNCHER.
 std::string report_address(std::string_view id);
 
-/// To this process's launcher, if it has one: rank `rank` of a world of `size` ranks has failed, or could not join
-/// (`cards` is empty then).
+/// Tells this process's launcher, if it has one, that rank `rank` of a world of `size` ranks has failed, or could not
+/// join (`cards` is empty then).
 void report_failure(const std::exception_ptr& error, int rank, int size, const std::vector<Card>& cards) noexcept;
-/// A world has been joined: what was reported before is over.
+/// Tells the launcher that this process has joined a world, which withdraws its earlier reports.
 void report_joined() noexcept;
 
 }  // namespace tutti::rendezvous

@@ -10,7 +10,7 @@
 namespace tutti::rendezvous {
 
 struct Hello {
-    /// `memory`: for the shared memory of the rank that is asked, over its local endpoint.
+    /// `memory`: asks the receiver for its shared memory, over the receiver's local endpoint.
     enum class Purpose : std::uint32_t { lifeline = 1, data = 2, memory = 3 };
     std::uint64_t world = 0;
     Purpose purpose = Purpose::data;

@@ -1,6 +1,6 @@
-// Joining: how a rank and the others become a world: they meet in their store (meeting.hpp), each with a card that says
-// how it can be reached, and rank 0 makes the table of all cards. It costs three requests to the store; where several
-// worlds meet there one after the other, one more (attempt.hpp).
+// Joining: how ranks form a world: they meet in their store (meeting.hpp), each with a card that says how the others
+// reach it, and rank 0 makes the table of all cards. Each rank sends three requests to the store, or four where several
+// worlds meet there one after the other (attempt.hpp).
 //
 // Threads: one; used once.
 #pragma once
@@ -19,10 +19,10 @@ namespace tutti::rendezvous {
 
 class Joining {
  public:
-    /// Opens the endpoint. Both must outlive it.
+    /// run() opens the endpoint. Both arguments must outlive this object.
     Joining(MembershipOptions& options, Endpoint& endpoint) : options_(options), endpoint_(endpoint) {}
 
-    /// Throws as Membership's constructor says.
+    /// Joins. Throws the errors of Membership's constructor.
     Roster run();
 
  private:
@@ -35,7 +35,7 @@ class Joining {
 
     MembershipOptions& options_;
     Endpoint& endpoint_;
-    UniqueFd bell_;  // of a store that would have to be asked again and again
+    UniqueFd bell_;  // for a store without wakeups: rank 0's datagram arrives here
 };
 
 }  // namespace tutti::rendezvous

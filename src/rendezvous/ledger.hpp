@@ -1,12 +1,12 @@
-// Ledger: which neighbours have yet to answer for which piece of news.
+// Ledger: keeps track of which neighbours have yet to answer which piece of news.
 //
-// A rank that passes news on asks its neighbours for an answer. A neighbour acknowledges them at once, and answers when
-// all ranks to which it passed them on have answered. So the rank that began knows when every rank that can be reached
-// has the news, and the ranks beside a silent neighbour notice it.
+// A rank that passes a piece of news on asks its neighbours for an answer. A neighbour acknowledges the news at once,
+// and answers when all ranks to which it passed the news on have answered. So the originator knows when every reachable
+// rank has the news, and the ranks next to a silent neighbour notice the silence.
 //
-// A rank that turns to this one around a silent rank asks too: the silent one may have brought the news here and can no
-// longer pass the answer on. It waits for the ranks behind this rank, not for those in its own direction, to which it
-// turns itself: otherwise ranks around a silent one would wait for each other.
+// A rank that connects to this one around a silent rank asks for an answer, too: the silent rank may have brought the
+// news here and can no longer pass the answer on. This answer covers the ranks behind this rank, not those in the
+// asker's direction, which the asker contacts itself: otherwise ranks around a silent one would wait for each other.
 //
 // Threads: one at a time.
 #pragma once
@@ -26,42 +26,42 @@ class Ledger {
  public:
     using Id = NewsId;
     static constexpr int own = -1;     ///< the source of this rank's own news
-    static constexpr int nobody = -2;  ///< of news for which this rank has given its answer
+    static constexpr int nobody = -2;  ///< the source of news that this rank has answered
 
     struct Answer {
         int to = own;
         Id id = 0;
     };
 
-    /// This rank has the news from a neighbour, or from itself, and owes an answer.
+    /// This rank got the news from neighbour `source`, or originated it (`own`), and owes an answer.
     void open(Id id, int source);
-    /// It may have answered already, and is about to ask another neighbour.
+    /// This rank is about to ask another neighbour about news that it may have answered already.
     void reopen(Id id) { pieces_.try_emplace(id, Piece{.source = nobody, .done = true}); }
-    /// A neighbour that did not bring the news asks for them too, unless this rank has given its answer.
+    /// A neighbour that did not bring the news asks for an answer, too. No effect if this rank has given its answer.
     void owe_too(Id id, int neighbour);
-    /// It owes that neighbour an answer.
+    /// Whether this rank owes the neighbour an answer.
     bool owes(Id id, int neighbour) const;
-    /// This rank passes it on to a neighbour; not a second time.
+    /// This rank passes the news on to a neighbour and asks for an answer. No effect the second time.
     void ask(Id id, int neighbour, Instant now);
-    /// This rank passes all news on for which it owes an answer.
+    /// As ask(), for all news here that did not come from this neighbour.
     void ask_all(int neighbour, Instant now);
-    /// This rank has done its own part.
+    /// This rank has done its own part: it can answer once its neighbours have.
     void done(Id id);
-    /// The neighbour has it.
+    /// The neighbour has the news.
     void acknowledged(Id id, int neighbour, Instant now);
-    /// The neighbour has it, and so have all ranks to which it passed it on.
+    /// The neighbour has the news, and so have all ranks to which it passed the news on.
     void answered(Id id, int neighbour, Instant now);
-    /// This rank last looked for signs of life at `looked`: it counts at most `most` of the time since then, as it may
-    /// have been stopped itself, and have yet to read what came.
+    /// Counts at most `most` of the time since `looked`, this rank's last check, as its neighbours' silence: this rank
+    /// may have been stopped itself, with input still unread.
     void forgive(Instant looked, Clock::duration most, Instant now);
-    /// Nothing more is expected of it.
+    /// Expects nothing more from the neighbour.
     void drop(int neighbour);
 
-    /// The answers that this rank can give now. `direction`: of a rank, the neighbour behind which it lies.
+    /// The answers that this rank can give now. `direction`: returns the neighbour through which a rank is reached.
     std::vector<Answer> take_answers(const std::function<int(int rank)>& direction);
-    /// Neighbours that have shown no sign of life since this rank passed news on to them.
+    /// Neighbours with unacknowledged news, and when each last showed a sign of life (at first: when it was asked).
     const std::map<int, Instant>& unacknowledged() const noexcept { return since_; }
-    /// Every rank that can be reached has this rank's own news.
+    /// Every reachable rank has this rank's own news.
     bool settled() const;
 
  private:
@@ -69,8 +69,8 @@ class Ledger {
         int source = own;
         bool done = false;
         std::set<int> askers;   // neighbours that wait for an answer: the source, and others
-        std::set<int> sent_to;  // neighbours, once and for all
-        std::set<int> asked;    // the ones among them that have not answered
+        std::set<int> sent_to;  // neighbours that ever got it
+        std::set<int> asked;    // neighbours of sent_to that have not answered
     };
     std::map<Id, Piece> pieces_;
     std::map<int, std::set<Id>> unacknowledged_;

@@ -1,7 +1,7 @@
-// LifelineSocket: a lifeline as the system has it: the connection, and whatever else tells of the end of the process at
-// its other end.
+// LifelineSocket: the system's side of a lifeline: the connection, and whatever else shows that the process at the
+// other end has ended.
 //
-// Threads: one that receives and looks; send() and the rest under a lock of the caller's.
+// Threads: receive() and has_process_ended() by one thread; the rest under a lock of the caller's.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -26,12 +26,12 @@ namespace tutti::rendezvous {
 
 class LifelineSocket {
  public:
-    /// To rank `rank`; its host counts as lost when it has not answered for `silence_limit`.
+    /// A lifeline to rank `rank`. That rank's host counts as lost when it has not answered for `silence_limit`.
     LifelineSocket(security::Connection connection, const Roster& roster, int rank,
                    std::chrono::milliseconds silence_limit);
 
     int rank() const noexcept { return rank_; }
-    /// News are few and short; a neighbour whose socket is full has stopped, and will be noticed otherwise.
+    /// Never waits: news is short and rare; a neighbour with a full socket has stopped, and its silence shows that.
     void send(std::span<const std::byte> bytes);
     void end_sending();
 
@@ -41,7 +41,7 @@ class LifelineSocket {
     };
     /// The next arrival: bytes, or the end, or nothing (more) yet.
     Input receive(std::span<std::byte> into);
-    /// TLS's words about bytes that were altered.
+    /// TLS's error message about altered bytes.
     std::string fault() const { return wire_.error(); }
     /// Whether the process at the other end has ended; what it sent before may still be in the connection.
     bool has_process_ended(Instant now);
@@ -50,11 +50,11 @@ class LifelineSocket {
  private:
     int rank_;
     bool is_near_;
-    fork_guard::GuardedFd fd_;  // a child that kept it would hide this rank's death
+    fork_guard::GuardedFd fd_;  // a forked child that inherited it would hide this rank's death
     security::Wire wire_;
-    UniqueFd process_;                 // of a rank of this host: readable when it has ended
-    std::optional<PulseWatch> pulse_;  // of a rank whose process is not visible
-    std::atomic<int> send_error_{0};   // the kernel tells it once
+    UniqueFd process_;                 // a pidfd, for a rank of this host: readable when it has ended
+    std::optional<PulseWatch> pulse_;  // for a rank whose process this rank cannot watch
+    std::atomic<int> send_error_{0};   // kept, since the kernel reports it only once
 };
 
 }  // namespace tutti::rendezvous

@@ -1,17 +1,17 @@
-// Lifelines: what a rank does about its connections to its neighbours in the tree. It watches them, passes news on and
-// answers for them, turns to another parent when its own goes, and to the ranks behind one that is silent.
+// Lifelines: the logic of a rank's connections to its neighbours in the tree. It watches them, passes news on and
+// answers it, connects to a new parent when the old one leaves, and to the ranks behind a silent neighbour.
 //
-// A rank that leaves stays until its children have a new parent: the nearest of its ancestors that is still there, else
-// the lowest rank. So there is no moment in which a death could go unnoticed, and the tree is never cut.
+// A leaving rank stays until its children have a new parent: their nearest ancestor that has not left, else the lowest
+// rank that has not. So a death never goes unnoticed, and the tree is never cut.
 //
-// Ranks answer news (ledger.hpp): a rank that began them knows when all have them. A neighbour that shows no sign of
-// life is silent: stopped, or cut off. The ranks beside it tell all others so, and turn to its other neighbours
-// directly, so that news reach every rank that can be reached. So does a rank that knows of the world's end, if
-// its place in the tree has changed because a rank left: one that did not know of the end (nobody else would tell the
-// new neighbours), or one beside a silent rank (it may not have turned to those behind).
+// Ranks answer news (ledger.hpp), so its originator knows when all ranks have it. A neighbour that shows no sign of
+// life is silent: stopped, or cut off. The ranks next to it report this to all others and connect to its other
+// neighbours directly, so that news reaches every reachable rank. A rank that knows of the world's end also connects to
+// new neighbours that it got because a rank left, if that rank did not know of the end (nobody else would tell them) or
+// was next to a silent rank (it may not have connected to the ranks behind).
 //
-// This is a state machine: events, bytes and the time go in, effects come out. It has no sockets, no threads and no
-// clock; a Membership gives it those, and a simulation runs whole worlds of it (tests/simulation).
+// This is a state machine: events, bytes and the time go in, effects come out. It has no sockets, threads or clock: a
+// Membership provides them, and a simulation runs whole worlds of Lifelines (tests/simulation).
 //
 // Threads: one at a time.
 #pragma once
@@ -39,20 +39,20 @@
 
 namespace tutti::rendezvous {
 
-/// How the end of a lifeline shows.
+/// How a lifeline has ended, as this rank sees it.
 struct LineEnd {
     enum class How : std::uint8_t {
-        closed,     ///< it was closed, by its process or by the kernel
+        closed,     ///< the peer's process or the kernel closed it
         altered,    ///< its bytes were changed on the way
-        host_lost,  ///< the host of the other end has not answered for long
-        outlived,   ///< the process has ended, though something keeps the lifeline open
+        host_lost,  ///< the peer's host has not answered for the silence limit
+        outlived,   ///< the peer's process has ended, but something keeps the lifeline open
     };
     How how = How::closed;
-    std::optional<std::string> process_end{};  ///< how the process ended, if this rank has seen that it has
-    std::string fault{};                       ///< altered: TLS's words
+    std::optional<std::string> process_end{};  ///< how the peer's process ended, if this rank knows it
+    std::string fault{};                       ///< for `altered`: TLS's error message
 };
 
-/// A lifeline that this rank wants, and until when it waits for it.
+/// A lifeline that this rank wants, and how long it waits for the connection.
 struct Dial {
     int rank = -1;
     Role role = Role::parent;
@@ -60,8 +60,8 @@ struct Dial {
 };
 enum class DialFailure : std::uint8_t {
     refused,    ///< nobody listens there any more
-    silent,     ///< nothing came within the limit
-    no_thread,  ///< this process cannot have a thread to wait for it
+    silent,     ///< no answer within the limit
+    no_thread,  ///< this process could not start a thread for it
 };
 
 // Effects: what the caller does for Lifelines, in their order.
@@ -69,14 +69,14 @@ struct SendBytes {
     LineId line = 0;
     std::string bytes;
 };
-/// This end sends nothing more: the other one closes.
+/// Stop sending on this lifeline: the peer then closes it.
 struct EndSending {
     LineId line = 0;
 };
 struct CloseLine {
     LineId line = 0;
 };
-/// This rank's own code gets the verdict; afterwards informed(), where there is an id.
+/// Pass the verdict to this rank's own code; then call informed() if there is an id.
 struct Inform {
     Verdict verdict;
     std::optional<NewsId> id;
@@ -84,8 +84,8 @@ struct Inform {
 using Effect = std::variant<SendBytes, EndSending, CloseLine, Dial, Inform>;
 
 struct LifelineOptions {
-    std::chrono::milliseconds silence_limit{13500};  ///< a host that has not answered for so long is lost: for texts
-    /// Whether the process of a rank that can be watched is stopped.
+    std::chrono::milliseconds silence_limit{13500};  ///< for texts: a host is lost after this time without an answer
+    /// Whether the process of a rank is stopped; only asked if Roster::can_watch(rank).
     std::function<bool(int rank)> is_stopped;
 };
 
@@ -94,29 +94,29 @@ class Lifelines {
     /// The roster must outlive it.
     Lifelines(const Roster& roster, LifelineOptions options);
 
-    /// A connection is there. `confirmed`: the other end has said `attached` on it.
+    /// There is a connection to `rank`. `confirmed`: the peer has sent `attached` on it.
     LineId attach(int rank, Role role, bool confirmed, Instant now);
-    /// False: its neighbour broke the rules; the lifeline has to end.
+    /// False: the neighbour violated the protocol; the caller has to end the lifeline.
     bool on_bytes(LineId line, std::span<const std::byte> bytes, Instant now);
-    /// Whether its end would be the loss of its rank: then LineEnd::process_end is worth a look.
+    /// Whether its end would mean that its rank is lost: then find out LineEnd::process_end before on_end().
     bool would_be_missed(LineId line);
     void on_end(LineId line, const LineEnd& end, Instant now);
     void on_dial_failed(const Dial& dial, DialFailure how, Instant now);
-    /// This rank begins news. False, and nobody gets them: they are known, or an accusation that counts more is.
+    /// This rank originates news. False, and nothing is sent, if it or a prevailing accusation is known already.
     bool flood(const Verdict& verdict, Instant now);
-    /// This rank's own code has the verdict.
+    /// This rank's own code has been given the verdict.
     void informed(NewsId id);
     /// This rank leaves: it says goodbye, and needs no parent any more.
     void leave(Instant now);
-    /// To be called after everything else, and when next_look() has come.
+    /// Call it after every other event, and at the time next_look().
     void on_time(Instant now);
-    /// Nothing: only events count.
+    /// When to call on_time() next; nullopt: only after the next event.
     std::optional<Instant> next_look(Instant now) const;
 
     std::vector<Effect> take_effects() { return std::exchange(effects_, {}); }
-    /// Every rank that can be reached has this rank's own news (their own code too), and the unreachable are known.
+    /// Every reachable rank and its own code have this rank's own news, and the unreachable ranks are known.
     bool settled() const { return ledger_.settled(); }
-    /// Another rank still counts on this one, or has yet to say that it has news: it should not close its lifelines
+    /// Another rank still depends on this one, or has yet to acknowledge news: this rank should not close its lifelines
     /// yet.
     bool is_counted_on() const {
         return (!log_.is_final() && tree_.is_counted_on()) || !ledger_.unacknowledged().empty();
@@ -143,8 +143,8 @@ class Lifelines {
     void tell_new_neighbours(Instant now);
     std::vector<int> beyond_goodbyes() const;
 
-    /// A loss of which this rank may be the only one to know. It informs itself, and may end of that, only when all
-    /// others have the news, or have not had them for a while.
+    /// A loss that this rank may be the only one to know of. Its own code may exit once informed, so that happens only
+    /// when all others have the news, or at `limit`.
     struct Loss {
         Verdict verdict;
         Instant limit;
@@ -158,14 +158,14 @@ class Lifelines {
     NewsLog log_;
     Ledger ledger_;
     std::deque<Loss> losses_;
-    std::set<std::string> lost_hosts_;  // their keys
-    std::set<int> silent_;              // ranks that show no sign of life, as somebody has told
+    std::set<std::string> lost_hosts_;  // their host_key
+    std::set<int> silent_;              // ranks that some rank has reported silent
     std::set<int> unreachable_;         // ranks that are silent, or on a host that is lost
-    std::set<int> lost_;                // ranks that have died, as somebody has told
-    std::set<int> beside_;              // ranks to which this one has turned
-    std::set<int> dialed_;              // those among them to which a lifeline is being made
+    std::set<int> lost_;                // ranks that some rank has reported dead
+    std::set<int> beside_;              // ranks that this one has turned to around others
+    std::set<int> dialed_;              // ranks of beside_ whose lifeline is not made yet
     std::optional<NewsId> end_;         // the news by which the world ended
-    Instant looked_{};                  // for signs of life
+    Instant looked_{};                  // when this rank last checked for signs of life
     bool leaving_ = false;
     std::vector<Effect> effects_;
 };

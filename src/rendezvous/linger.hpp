@@ -1,5 +1,5 @@
-// Linger: how long a rank that leaves stays for its neighbours' sake: a second, of time in which it runs. Whoever stays
-// looks every `longest_look`; where two looks are farther apart, the process was stopped for the rest of that time.
+// Linger: how long a leaving rank stays for its neighbours: one second of its own running time. It checks every
+// `longest_look`; of a longer interval between checks only this much counts: the process was stopped.
 //
 // Threads: one at a time.
 #pragma once
@@ -16,7 +16,7 @@ class Linger {
     static constexpr std::chrono::milliseconds longest_look{100};
 
     explicit Linger(Instant now) : looked_(now) {}
-    /// This rank looks: whether it has stayed long enough.
+    /// One check: whether this rank has stayed long enough.
     bool is_over(Instant now) {
         left_ -= std::min<Clock::duration>(now - looked_, longest_look);
         looked_ = now;

@@ -1,9 +1,9 @@
-// Meeting: the protocol of meet() (tutti/meeting.hpp), without a store and without threads. LIFELINES.md has its keys.
+// Meeting: the protocol of meet() (tutti/meeting.hpp), without store or threads. LIFELINES.md lists its keys.
 //
-// An attempt ends by one key, its outcome: the first that is written there stands, and says to all ranks what has
-// become of it. Rank 0 writes it when all cards are there; whoever is late, cannot come, sees that the ranks disagree,
-// or finds itself on a circle writes it before; and for a rank that ends without a word its will does. So no rank can
-// go on alone, or with other cards, and no rank waits for one that has given up.
+// The key "outcome" ends an attempt: the first value written there stands, and tells all ranks the result. Rank 0
+// writes it when all cards are there. Before that, a rank writes it that is late, cannot come, sees that ranks
+// disagree, or finds a circle of waiting ranks; if a process ends without notice, the store writes its will there. So
+// no rank proceeds alone or with other cards, and none waits for a rank that has given up.
 //
 // Threads: one at a time.
 #pragma once
@@ -28,13 +28,13 @@ namespace tutti::rendezvous {
 
 class Meeting {
  public:
-    /// The rest of the world, as far as it is no store.
+    /// What the protocol needs besides a store.
     struct Surroundings {
         MeetingProcess own;
-        std::function<bool(const MeetingProcess&)> has_ended;  ///< of one in this process's space
+        std::function<bool(const MeetingProcess&)> has_ended;  ///< for a process in this process's space
         std::function<std::uint64_t()> random;
-        /// Whether whoever calls this hears of the failure with this nonce for the first time, also as another rank.
-        /// Empty: each rank hears of each failure.
+        /// Whether the calling thread has not yet been told of the failure with this nonce, even as another rank.
+        /// Empty: each rank is told of each failure.
         std::function<bool(std::uint64_t nonce)> is_news{};
     };
     static Surroundings surroundings_of_this_process();
@@ -44,42 +44,42 @@ class Meeting {
         int rank = -1;
         std::string why;
     };
-    /// What a caller does in its own way.
+    /// The caller's parts of the protocol.
     struct Caller {
-        /// Makes this rank's card, once the store has its will.
+        /// Makes this rank's card; called once the store has this rank's will.
         std::function<std::string()> card;
-        /// On rank 0, from the cards of all to the one that all get instead of them. May throw Disagreement; another
-        /// exception is rank 0's failure. Empty: all get all cards.
+        /// On rank 0: turns the cards of all into one card that all ranks get instead. May throw Disagreement; any
+        /// other exception is a failure of rank 0. Empty: all ranks get all cards.
         std::function<std::string(const std::vector<std::string>& cards)> conclude{};
         std::shared_ptr<const MeetingSentences> sentences = std::make_shared<MeetingSentences>();
     };
 
-    /// `terms` have been checked. For say_failed() alone they may make no sense.
+    /// `terms` must have been checked; they may be invalid if only say_failed() is called.
     Meeting(MeetingTerms terms, Caller caller, Surroundings surroundings);
 
-    /// A failure of this rank alone ends the attempt for all.
+    /// Meets. A failure of this rank alone ends the attempt for all ranks.
     StoreTalk<Met> run();
-    /// Instead of run(): this rank cannot come. Best effort. `may_be_busy`: it was torn out of a wait, which may still
-    /// keep the store busy; one without wills is left alone then.
+    /// Instead of run(): tells the others that this rank cannot come. Best effort. `may_be_busy`: an interrupted wait
+    /// may still occupy the store, so nothing is written to a store without wills.
     StoreTalk<bool> say_failed(std::string why, bool may_be_busy);
     static bool may_leave_busy(const std::exception& error);
 
-    /// How long the request that is under way may take.
+    /// The time limit for the current request.
     Milliseconds limit() const;
-    /// How this attempt's keys begin.
+    /// The prefix of this attempt's keys.
     const std::string& id() const noexcept { return id_; }
-    /// Completes "still waiting for".
+    /// The text that completes "still waiting for".
     std::string awaited() const;
-    /// Rank 0: those who have not come; and the cards of all others, by rank.
+    /// On rank 0: the ranks that have not come, and the cards of all others, by rank.
     const std::vector<int>& missing() const noexcept { return missing_; }
     const std::vector<std::string>& cards() const noexcept { return cards_; }
-    /// In words: the process that had this rank in an attempt that has met; empty: none that is known.
+    /// In words: the process that had this rank in an earlier attempt that met; empty: none known.
     const std::string& process_before() const noexcept { return process_before_; }
 
  private:
     using Outcome = MeetingOutcome;
     struct Note {
-        std::string text{};  ///< as it stands in the store; empty: the rank does not wait
+        std::string text{};  ///< as stored; empty: the rank does not wait
         std::string id{}, words{};
         std::vector<int> members{}, absent{};
     };
@@ -122,20 +122,20 @@ class Meeting {
     const Surroundings surroundings_;
     const MeetingSentences& sentences_;
     const Deadline deadline_;
-    std::string payload_, own_;              // this rank's card, and as it stands in the store
-    std::string number_, id_;                // of the attempt; the beginning of its keys
-    std::vector<std::string> cards_;         // rank 0: of those who have come
-    std::vector<MeetingProcess> processes_;  // theirs
+    std::string payload_, own_;              // this rank's card; the record of it in the store
+    std::string number_, id_;                // the attempt's number; the prefix of its keys
+    std::vector<std::string> cards_;         // rank 0: of the ranks that have come
+    std::vector<MeetingProcess> processes_;  // rank 0: of the ranks that have come
     std::vector<int> missing_;               // rank 0: the ranks that have not come
     std::string noted_;                      // the attempt that this rank's note on the board is about; empty: none
     std::string process_before_;
-    Milliseconds between_circles_{0};  // the pause between two looks for a circle
+    Milliseconds between_circles_{0};  // the pause between two searches for a circle
     Deadline next_circle_ = Deadline::after(between_circles_);
     bool entered_ = false, settled_ = false;
-    bool is_ending_ = false;  // what it still says to others must not hold it up
+    bool is_ending_ = false;  // this rank's last messages get little time
 };
 
-/// Carries `talk` of `meeting` out in a store. `bell`: as StoreBackend::get_with_bell; it may be opened meanwhile.
+/// Performs `talk` of `meeting` in a store. `bell`: see StoreBackend::get_with_bell; may be opened meanwhile.
 template <class Result>
 Result carry_out(const Store& place, const Meeting& meeting, StoreTalk<Result> talk, const UniqueFd* bell = nullptr) {
     TalkLine line;

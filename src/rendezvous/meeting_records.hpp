@@ -1,5 +1,5 @@
-// What stands in a store while ranks meet there (LIFELINES.md): a rank's card, its note on the board, and the outcome.
-// Each is an encoded object behind the version of tutti that has written it.
+// The records in a store while ranks meet there (LIFELINES.md): a rank's card, its note on the board, and the outcome.
+// Each is an encoded list of the writer's version of tutti and the object.
 //
 // Threads: any; values, and functions of their arguments.
 #pragma once
@@ -17,18 +17,18 @@
 
 namespace tutti::rendezvous {
 
-/// The process that a rank is.
+/// The process that runs a rank.
 struct MeetingProcess {
-    std::string space;          ///< processes of one space can tell whether another of it lives
-    int number = 0;             ///< in its space
-    std::uint64_t started = 0;  ///< tells it from a later process of this number; 0: not known
+    std::string space;          ///< processes with equal `space` can check whether the other lives
+    int number = 0;             ///< its id in `space`
+    std::uint64_t started = 0;  ///< start time, to tell it from a later process with this id; 0: not known
     std::string in_words{};     ///< "process 4711 on node07"
 };
 TUTTI_OBJECT(MeetingProcess, space, number, started, in_words);
 
-/// A rank's card: its payload, and what rank 0 compares.
+/// A rank's card: its payload, and what rank 0 checks.
 struct MeetingCard {
-    std::uint64_t nonce = 0;  ///< each is another one
+    std::uint64_t nonce = 0;  ///< random, to tell cards apart
     int size = 0;
     std::string digest{}, words{};
     MeetingProcess process{};
@@ -36,7 +36,7 @@ struct MeetingCard {
 };
 TUTTI_OBJECT(MeetingCard, nonce, size, digest, words, process, payload);
 
-/// A rank's note on the board while it waits. The nonce tells one wait from the next.
+/// A rank's note on the board while it waits. The nonce distinguishes one wait from the next.
 struct MeetingNote {
     std::uint64_t nonce = 0;
     std::string id{}, words{};
@@ -44,32 +44,32 @@ struct MeetingNote {
 };
 TUTTI_OBJECT(MeetingNote, nonce, id, words, members);
 
-/// How an attempt has ended; all of its ranks read it.
+/// How an attempt has ended; all its ranks read it.
 struct MeetingOutcome {
     enum Kind { none, met, late, failed, ended, disagrees };
     int kind = none;
-    int rank = -1;            ///< whom it is about
+    int rank = -1;            ///< the rank that it is about
     int size = 0;             ///< how many ranks the writer expected; 0: it is not sure
-    std::string text{};       ///< the sentence for all; where they have met: empty
-    std::uint64_t nonce = 0;  ///< each is another one
+    std::string text{};       ///< the error message for all ranks; empty if they have met
+    std::uint64_t nonce = 0;  ///< random, to tell outcomes apart
     std::vector<std::string> cards{};
 };
 TUTTI_OBJECT(MeetingOutcome, kind, rank, size, text, nonce, cards);
 
-/// Instead of a card: its rank cannot come. Why not is the outcome, which comes at once.
+/// Whether this was written instead of a card: the rank cannot come, and writes the reason as the outcome at once.
 inline bool is_no_card(std::string_view bytes) {
     return bytes.starts_with('-');
 }
 
 std::uint64_t random_id();
-/// The value behind this library's version.
+/// The encoded list of this library's version and the value.
 std::string encode_record(Object value);
-/// Whether these versions of tutti can be in one job: up to their last number they are equal (VERSIONING.md).
+/// Whether two versions of tutti can work in one job: they differ at most in the last number (VERSIONING.md).
 bool can_work_together(std::string_view version, std::string_view other) noexcept;
-/// The sentence about `rank`, which has written `bytes`, if its tutti is of another MINOR: the rest of the bytes may be
-/// anything then.
+/// The error message about `rank`, which wrote `bytes`, if it runs another MINOR version of tutti: then the rest of the
+/// bytes cannot be interpreted.
 std::optional<std::string> other_version(std::string_view bytes, int rank);
-/// `what` could not be read.
+/// Throws the error that `what` could not be read.
 [[noreturn]] void raise_unreadable(const std::string& operation, const std::string& what, const ObjectError& error);
 
 template <class Record>

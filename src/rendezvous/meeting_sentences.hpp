@@ -1,5 +1,5 @@
-// MeetingSentences: what meet() says to users when ranks do not come together. A caller of Meeting with words of its
-// own overrides them. Ranks are named by their numbers among all.
+// MeetingSentences: meet()'s error messages for users when ranks do not meet; a caller of Meeting can override them.
+// Ranks are given by their numbers among all (MeetingTerms::members).
 //
 // Threads: any; it has no state.
 #pragma once
@@ -13,20 +13,20 @@ namespace tutti::rendezvous {
 
 class MeetingSentences {
  public:
-    /// What a rank knows when its time is over.
+    /// What a rank knows when its timeout expires.
     struct Late {
         int rank = 0, size = 0;
         int first = 0;                 ///< the rank that gathers the cards
-        std::vector<int> missing{};    ///< those without a card
-        std::string process_before{};  ///< which had this rank in an attempt that has met; empty: none that is known
+        std::vector<int> missing{};    ///< ranks without a card
+        std::string process_before{};  ///< the process with this rank in an earlier attempt that met; empty: none known
     };
 
     virtual ~MeetingSentences() = default;
-    /// `why` may be empty: it has not said it.
+    /// `why` is empty if the rank has not said why.
     virtual std::string failed(int rank, const std::string& why) const;
     virtual std::string ended(int rank, const MeetingProcess& process) const;
     virtual std::string twice(int rank, const MeetingProcess& other, const MeetingProcess& own) const;
-    /// It comes to a meeting that has taken place, and to which each rank comes once.
+    /// The rank comes again to a meeting to which each rank may come only once.
     virtual std::string was_there(int rank, const std::string& meeting, const MeetingProcess& other,
                                   const MeetingProcess& own) const;
     virtual std::string late(const Late& late) const;

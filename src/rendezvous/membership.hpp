@@ -1,18 +1,18 @@
-// Membership: a rank's part in a world: it joins, can be reached by the others, watches its neighbours and hears of all
-// that happens, until it leaves.
+// Membership: a rank's part in a world: it joins, accepts connections from the others, watches its neighbours and
+// receives all news, until it leaves.
 //
-// Joining gives it the Roster (joining.hpp). Then every rank connects to its parent in a binomial tree (at most log2 n
-// connections a rank). These lifelines stay open: one that closes without a goodbye is a death, and the rank that sees
-// it floods the news over the tree. Lifelines decides (lifelines.hpp); this class has its sockets, its clock and its
-// thread.
+// Joining yields the Roster (joining.hpp). Then every rank connects to its parent in a binomial tree (at most log2 n
+// connections per rank). These connections, the lifelines, stay open: if one closes without a goodbye its rank has
+// died, and the rank that sees it floods the news over the tree. Lifelines (lifelines.hpp) makes the decisions; this
+// class provides its sockets, clock and thread.
 //
-// Between two processes of one host a lifeline is a Unix socket. The kernel tells each end which process has the other
-// one, so nothing has to be proved, and joining does not wait until the parent has looked. Across hosts, and where
-// that fails, it is a TCP connection that both ends have proved before it counts. The kernel's probes detect a host
-// that is gone without a word.
+// Between two processes of one host a lifeline is a Unix socket: the kernel tells each end which process holds the
+// other, so no proof is needed, and joining does not wait until the parent accepts. Across hosts, and if the Unix
+// socket fails, it is a TCP connection, which counts only once both ends have proved the secret. The kernel's
+// keep-alive probes detect a host that has vanished.
 //
-// Threads: one service thread per membership accepts connections, watches lifelines and calls the callbacks; others
-// make connections for it; any thread may call the methods.
+// Threads: one service thread per membership accepts connections, watches lifelines and calls the callbacks; further
+// threads make connections for it; any thread may call the methods.
 #pragma once
 
 #include "core/interrupt.hpp"
@@ -47,8 +47,8 @@ namespace tutti::rendezvous {
 
 class Membership {
  public:
-    /// Joins. Throws, on all ranks that came: a DistStoreError (timeout) that lists the missing; PeerLost that names
-    /// the rank that could not join, and why; InvalidArgument for ranks that contradict each other.
+    /// Joins. Throws, on all ranks that came: DistStoreError (timeout), which lists the missing ranks; PeerLost, which
+    /// names the rank that could not join, and why; InvalidArgument if ranks contradict each other.
     explicit Membership(MembershipOptions options);
     /// Leaves.
     ~Membership();
@@ -61,30 +61,30 @@ class Membership {
     /// Unique to this world, equal on all ranks.
     std::uint64_t world_id() const noexcept { return roster_.world; }
     const security::Secret& secret() const noexcept { return roster_.secret; }
-    /// A fresh, authenticated connection on which we send to a rank.
+    /// A new authenticated connection on which this rank sends data to rank `rank`.
     security::Connection connect(int rank, const Deadline& deadline, const AbortFlag* abort) const;
-    /// A connection to a rank of this host, for MembershipOptions::on_memory_request. DistNetworkError if there is no
-    /// way to it.
+    /// A connection to a rank of this host, for MembershipOptions::on_memory_request. Throws DistNetworkError if the
+    /// rank cannot be reached.
     UniqueFd request_memory(int rank, const Deadline& deadline, const AbortFlag* abort) const;
     bool has_incoming() const noexcept { return has_incoming_.load(std::memory_order_acquire); }
-    /// Connections on which others send to us, since the last call.
+    /// The connections on which others send to this rank that have come since the last call.
     std::vector<std::pair<int, security::Connection>> take_incoming();
-    /// The number of a round of accepting that begins after this call.
+    /// The number of an accept round of the service thread that begins after this call.
     std::uint64_t next_round() const noexcept;
-    /// Whether that round is over: every connection made to this rank before is among the incoming ones. Hurries it.
+    /// Whether this round is over: all connections made before it are among the incoming ones. Speeds it up.
     bool is_through(std::uint64_t round) const noexcept;
     /// Readable when there are incoming connections or a verdict.
     int wake_fd() const noexcept { return owner_wakeup_.get(); }
-    /// Tells every rank. Returns once the neighbours' sockets have it. False, and tells none, if it is known already,
-    /// or an accusation that counts more is.
+    /// Tells every rank; returns once the bytes are in the neighbours' sockets. False, and sends nothing, if the
+    /// verdict or an accusation that prevails over it is known already.
     bool flood(const Verdict& verdict);
-    /// All ranks that can be reached have this one's flooded verdicts (on_verdict has returned there), and the
-    /// unreachable ranks are known.
+    /// All reachable ranks have this rank's flooded verdicts (on_verdict has returned there), and the unreachable ranks
+    /// are known.
     bool settled();
-    /// Says goodbye, also on connections that have come unseen, waits (at most a second) until ranks that counted on
-    /// this one have another parent, and closes. For a program that ends without destroying what it has; by one thread.
+    /// Says goodbye, also on connections not accepted yet, waits (at most a second) until ranks that depended on this
+    /// one have another parent, and closes. For a program that exits without destroying its objects. One thread.
     void leave();
-    /// Whether the calling thread is the service thread of a membership: it cannot wait for its own end.
+    /// Whether the calling thread is a membership's service thread, which cannot wait for its own end.
     static bool on_own_thread() noexcept;
 
  private:
@@ -116,15 +116,15 @@ class Membership {
     const Dialer dialer_;
     Reception reception_;         // service thread
     BackgroundDials dials_;       // service thread
-    bool lacks_threads_ = false;  // service thread: the log says so
+    bool lacks_threads_ = false;  // service thread: already logged
     Mutex mutex_;
     std::condition_variable_any changed_;
     Lifelines lifelines_ TUTTI_GUARDED_BY(mutex_);
     std::map<LineId, std::unique_ptr<LifelineSocket>> sockets_ TUTTI_GUARDED_BY(mutex_);  // service thread: erasing
-    std::vector<Effect> follow_ups_ TUTTI_GUARDED_BY(mutex_);  // of the service thread, without the lock
+    std::vector<Effect> follow_ups_ TUTTI_GUARDED_BY(mutex_);  // for the service thread, without the lock
     std::vector<std::pair<int, security::Connection>> incoming_ TUTTI_GUARDED_BY(mutex_);
     std::atomic<bool> leaving_{false}, stopping_{false}, has_incoming_{false};
-    std::atomic<std::uint64_t> rounds_{0};  // looks at newcomers that are over
+    std::atomic<std::uint64_t> rounds_{0};  // accept rounds completed
     std::thread thread_;
 };
 

@@ -1,4 +1,4 @@
-// MembershipOptions: what a rank brings along to join a world, and what it wants to hear of it.
+// MembershipOptions: a rank's input for joining a world, and its callbacks.
 //
 // Threads: a value; each function says which thread calls it.
 #pragma once
@@ -25,21 +25,21 @@ struct MembershipOptions {
     Deadline deadline = Deadline::never();
     std::string listen_host;
     std::function<void(const Verdict&)> on_verdict;  ///< service thread
-    /// The note for this rank's card, in the constructor. Called on rank 0, and on ranks that other hosts can reach.
+    /// Makes the card's note. The constructor calls it on rank 0, and on ranks that other hosts can reach.
     std::function<std::string()> note{};
-    /// Rank 0, in the constructor: from all cards to a text that goes to every rank.
+    /// Rank 0 only, called by the constructor: turns all cards into a text that every rank gets.
     std::function<std::string(const std::vector<Card>&)> decide{};
-    /// In the constructor, before this rank connects to others: rank 0's decision. Where all ranks throw because of it,
-    /// none looks for another that has gone.
+    /// Called by the constructor with rank 0's decision, before this rank connects to others: so if all ranks throw
+    /// because of the decision, none tries to reach a rank that has gone.
     std::function<void(const std::string& decision)> on_decision{};
     /// A process of this host asks for this rank's memory; the connection is closed afterwards. Service thread.
     std::function<void(const UniqueFd&)> on_memory_request{};
-    /// For this rank's card.
+    /// These two go into this rank's card.
     std::uint64_t place_to_try = 0;
     std::string cannot_share{};
-    /// The worlds among which this one is; outlives the constructor, and is this world's after it.
+    /// Identifies this world if `store` holds several; else null. Set by the constructor, which it must outlive.
     Attempt* attempt = nullptr;
-    std::string terms{};  ///< for this rank's card
+    std::string terms{};  ///< equal on all ranks; goes into this rank's card
 };
 
 }  // namespace tutti::rendezvous

@@ -17,12 +17,12 @@ namespace tutti::rendezvous {
 /// Equal for the same news from any rank.
 using NewsId = std::uint64_t;
 
-/// Between two neighbours only, where a verdict's kind stands otherwise.
+/// A message between two neighbours only; a frame has it in place of a verdict's kind.
 enum class Word : std::uint32_t {
-    attached = 64,     ///< a lifeline counts once both ends have said this: until then its end is nobody's death
-    moved = 65,        ///< this end has another parent now; its closing is no death either
-    has_it = 66,       ///< the rank has the news with that id
-    all_have_it = 67,  ///< and so have all ranks to which it passed them on
+    attached = 64,     ///< a lifeline counts once both ends have sent this: before that its end is no death
+    moved = 65,        ///< the sender has another parent now: the end of this lifeline is no death either
+    has_it = 66,       ///< the sender has the news `id`
+    all_have_it = 67,  ///< so have all ranks to which the sender passed it on
 };
 
 struct NewsFrame {
@@ -40,16 +40,16 @@ struct NewsFrame {
 };
 static_assert(sizeof(NewsFrame) == 32);
 
-/// A verdict as it goes over lifelines.
+/// A verdict, encoded for lifelines.
 struct News {
     NewsId id = 0;
     std::string bytes;
     explicit News(const Verdict& verdict);
 };
-/// A word of rank `rank`, about the news `id` if it is an answer.
+/// A word from rank `rank`; `id`: the news that it answers, if any.
 std::string to_bytes(Word word, int rank, NewsId id = 0);
 
-/// A frame of a lifeline with its text.
+/// A frame received on a lifeline, with its text.
 struct ReadNews {
     NewsFrame frame;
     std::string text;
@@ -62,7 +62,7 @@ class NewsReader {
     void feed(std::span<const std::byte> bytes);
     /// The next whole frame.
     std::optional<ReadNews> next();
-    /// The neighbour has sent something that no rank of this world sends; nothing behind it is read.
+    /// The neighbour has sent something that no rank of this world sends; the reader ignores all later bytes.
     bool is_broken() const noexcept { return broken_; }
 
  private:

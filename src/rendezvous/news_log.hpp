@@ -1,5 +1,5 @@
-// NewsLog: the news that a rank has passed on over its lifelines, each piece once, and what follows from them for the
-// next: which accusation counts, and whether the world has ended.
+// NewsLog: the news that a rank has passed on over its lifelines, each piece once, and what it implies for later news:
+// which accusation prevails, and whether the world has ended.
 //
 // Threads: one at a time.
 #pragma once
@@ -16,13 +16,13 @@ class NewsLog {
  public:
     enum class Source { this_rank, neighbour };
 
-    /// The verdict's bytes, for all lifelines. Nothing if it is known: while lifelines move there may be two ways to a
-    /// rank; and nothing for an accusation where another counts.
+    /// The verdict's bytes, for all lifelines. Nothing if the verdict is known (while lifelines move it may arrive by
+    /// two ways), or if it is an accusation and another one prevails.
     std::optional<News> add(const Verdict& verdict, Source source);
-    /// All of them, for a lifeline that was not there before; goodbyes too: a rank that is accepted later counts on
-    /// none that has gone. They are few and short.
+    /// All news so far, for a new lifeline; goodbyes, too, so that a rank accepted later depends on no rank that has
+    /// left. News is short and rare.
     const std::string& bytes() const noexcept { return bytes_; }
-    /// One of them ends the world.
+    /// Some of the news ends the world.
     bool is_final() const noexcept { return is_final_; }
 
  private:

@@ -13,8 +13,8 @@ struct PmixFacts {
     std::string host_of_rank_0;  ///< empty: not known
 };
 
-/// Nothing where no server has started this process, or libpmix.so.2 is not here. Facts that the server does not give
-/// stay empty.
+/// Nothing if no PMIx server started this process, or libpmix.so.2 is not installed. Facts that the server does not
+/// give stay empty.
 std::optional<PmixFacts> ask_pmix();
 
 }  // namespace tutti::rendezvous

@@ -1,8 +1,8 @@
 // Pulse: a port that is open exactly as long as this process lives.
 //
-// A child may keep its parent's sockets open when the parent dies: then nothing closes, and to another host the parent
-// looks as if it were stopped. The socket of a pulse is in the descriptor table of a thread of its own, which no child
-// gets. A refused connection there means that the process has ended; a stopped process does not refuse.
+// A forked child may keep its parent's sockets open when the parent dies: then no connection closes, and to another
+// host the parent seems to be stopped. The pulse's socket is in the private descriptor table of a thread, which no
+// child inherits. If the port refuses a connection, the process has ended; a stopped process does not refuse.
 //
 // Threads: one at a time.
 #pragma once
@@ -21,7 +21,7 @@ namespace tutti::rendezvous {
 class Pulse {
  public:
     Pulse() = default;
-    /// At a free port of this address; none where the system does not let a thread have descriptors of its own.
+    /// Opens a free port of this address; none if the system does not allow a thread its own descriptor table.
     explicit Pulse(const std::string& host);
     Pulse(const Pulse&) = delete;
     Pulse& operator=(const Pulse&) = delete;
@@ -37,13 +37,13 @@ class Pulse {
     std::thread thread_;
 };
 
-/// Looks every second whether another process's pulse is there.
+/// Checks every second whether another process's pulse port is open.
 class PulseWatch {
  public:
     explicit PulseWatch(net::Address address) : address_(std::move(address)) {}
-    /// Writable when look() should be called; -1: it may be called now and then.
+    /// Writable when look() should be called; -1: call it from time to time.
     int fd() const noexcept { return attempt_.get(); }
-    /// Takes no time. True: the process has ended, and has been given a moment to say so by itself.
+    /// Never waits. True: the process has ended, and its own goodbye, if any, has had a second to arrive.
     bool look(Instant now);
 
  private:
@@ -52,7 +52,7 @@ class PulseWatch {
     net::Address address_;
     UniqueFd attempt_;
     Instant next_{};
-    bool answered_ = false;  // once; else a refusal may be a firewall's
+    bool answered_ = false;  // ever; before that a refusal may be a firewall's
     std::optional<Instant> refused_;
 };
 

@@ -1,5 +1,5 @@
-// Reception: the connections that come to a rank's endpoint, until it is known who is at their other end and what for.
-// Over TCP a newcomer proves itself; at the local endpoint the kernel tells which process it is.
+// Reception: the connections that come to a rank's endpoint, until it is known which rank made them, and for what
+// purpose. Over TCP a newcomer proves the secret; at the local endpoint the kernel identifies its process.
 //
 // Threads: one at a time.
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace tutti::rendezvous {
 
-/// A connection of another rank.
+/// A connection from another rank.
 struct Arrival {
     int rank = -1;
     Hello::Purpose purpose = Hello::Purpose::data;
@@ -36,9 +36,9 @@ class Reception {
     Reception(const Reception&) = delete;
     Reception& operator=(const Reception&) = delete;
 
-    /// Goes on with all newcomers as far as their bytes allow; those that have said what they come for. Never waits.
+    /// Processes the available input of all newcomers; returns those that have sent their Hello. Never waits.
     std::vector<Arrival> accept();
-    /// Some have come, and have not said all.
+    /// Whether there are newcomers that have not sent their whole Hello.
     bool has_newcomers() const noexcept { return !newcomers_.empty(); }
     void pollables(std::vector<pollfd>& into) const;
 
@@ -54,7 +54,7 @@ class Reception {
 
     const Endpoint& endpoint_;
     const Roster& roster_;
-    const bool of_this_network_;  // all ranks are
+    const bool of_this_network_;  // Roster::is_of_one_network()
     std::vector<std::unique_ptr<Newcomer>> newcomers_;
     RateLimit turned_away_;
 };

@@ -1,4 +1,4 @@
-// Rendezvous: from env://, tcp://, file:// or a store to a store, a rank and a world size.
+// Rendezvous: turns env://, tcp://, file:// or a store into a store, a rank and a world size.
 //
 // Threads: any; a function of its arguments and of the environment.
 #pragma once
@@ -20,22 +20,22 @@ struct Request {
     int world_size = -1;
     Store store;
     std::chrono::milliseconds timeout{0};
-    bool only_to_tell = false;  ///< this rank does not join, and may make no sense
+    bool only_to_tell = false;  ///< this rank only reports a failure; its numbers may be invalid
 };
 
-/// How long a store that a rank serves stays for the others when that rank fails, so that they can learn why.
+/// How long a failing rank keeps the store that it serves, so that the others can learn why it failed.
 inline constexpr std::chrono::seconds time_for_others{1};
 
-/// After a failure to join: keeps the store that this rank serves so long for the others (`serves`), if the failure is
-/// this rank's own.
+/// After a failure to join: waits `time_for_others` if this rank serves the store (`serves`) and the failure is its
+/// own.
 void stay_for_others(const DistError& error, bool serves, int world_size);
 
 struct Joined {
     Store store;
     int rank = -1;
     int world_size = -1;
-    bool hosts_store = false;  ///< this process serves it to the others
-    bool is_fresh = false;     ///< rank 0 serves it for this world alone, so that nothing is left there from another
+    bool hosts_store = false;  ///< this process serves the store to the others
+    bool is_fresh = false;     ///< rank 0 serves it for this world alone: it holds nothing of other worlds
 
     Attempt::Worlds worlds() const noexcept { return is_fresh ? Attempt::Worlds::one : Attempt::Worlds::many; }
 };
@@ -43,9 +43,9 @@ struct Joined {
 /// Throws InvalidArgument that names the missing or contradictory facts, DistStoreError if no store can be reached.
 Joined resolve(const Request& request);
 
-/// For a process that cannot join and has not reached the store yet: tells the ranks that wait for it there.
-/// `name`: of their group. Best effort; takes half a second where there is no store yet, and a second
-/// where this process has to serve it.
+/// For a process that cannot join and has not reached the store yet: tells the ranks that wait for it there. `name`:
+/// the group's. Best effort; takes half a second if there is no store yet, and a second if this process has to serve
+/// it.
 void say_failed(const Request& request, const std::string& name, const std::exception& error) noexcept;
 
 }  // namespace tutti::rendezvous

@@ -1,5 +1,5 @@
-// Roster: the ranks of a world, as the table in the store lists them, read by one of them: the result of joining. It
-// says how two ranks stand to each other, and what a connection between them is called.
+// Roster: the ranks of a world, from the table in the store, as seen by one of them: the result of joining. It tells
+// how two ranks are related, and how TLS identifies a connection between them.
 //
 // Threads: a value; it does not change once the rank has joined.
 #pragma once
@@ -16,7 +16,7 @@
 namespace tutti::rendezvous {
 
 struct Roster {
-    int rank = 0;  ///< the one that reads it
+    int rank = 0;  ///< this rank
     std::vector<Card> cards;
     std::string decision;     ///< rank 0's, see MembershipOptions::decide
     std::uint64_t world = 0;  ///< unique to this world, equal on all ranks
@@ -26,17 +26,17 @@ struct Roster {
     bool has(int other) const noexcept { return other >= 0 && other < size(); }
     const Card& card(int other) const { return cards[static_cast<std::size_t>(other)]; }
     const Card& own() const { return card(rank); }
-    /// On this rank's host, see are_near().
+    /// On this rank's host, see rendezvous::are_near().
     bool is_near(int other) const { return are_near(card(other), own()); }
-    /// Its process means something here, and is another one.
+    /// Whether this rank can watch the other's process by its id: it is near, and another process.
     bool can_watch(int other) const { return is_near(other) && card(other).process != own().process; }
-    /// Whether connections to a rank leave the host, and are encrypted.
+    /// Whether connections to the rank are encrypted: TLS is on, and they leave the host.
     bool encrypts(int other) const;
-    /// All ranks reach each other by loopback addresses.
+    /// All ranks can reach each other by loopback addresses.
     bool is_of_one_network() const;
-    /// The identity of a connection by TLS from one rank to another; its key is derived for these very words.
+    /// The TLS identity of a connection from one rank to another; the connection's key is derived from this text.
     std::string tls_identity(int from, int to) const;
-    /// Whether it is that of a connection to this rank which has to be encrypted.
+    /// Whether `identity` is that of a connection to this rank which has to be encrypted.
     bool is_for_this_rank(std::string_view identity) const;
 };
 

@@ -13,11 +13,11 @@ namespace tutti::rendezvous::slurm {
 /// The first host of a list as Slurm writes it: "node[007-010,012],login" is node007.
 std::string first_host(std::string_view list);
 
-/// How many tasks the node with that number has, of SLURM_STEP_TASKS_PER_NODE: "2(x3),1" is 2, 2, 2, 1.
+/// The number of tasks of node number `node`, from SLURM_STEP_TASKS_PER_NODE: "2(x3),1" means 2, 2, 2, 1.
 std::optional<int> tasks_of_node(std::string_view list, std::string_view node);
 
-/// The port of a step, from 20000 to 29999; nothing: these are no numbers. Jobs whose numbers are less than a thousand
-/// apart, as the tasks of a job array on one node are, never share one, nor do the first steps of a job.
+/// The port of a step, from 20000 to 29999; nothing: the arguments are not numbers. Jobs whose numbers differ by less
+/// than a thousand, as the tasks of a job array on one node do, never share a port, nor do the first steps of a job.
 std::optional<std::uint16_t> port(std::string_view job, std::string_view step);
 
 }  // namespace tutti::rendezvous::slurm

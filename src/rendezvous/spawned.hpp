@@ -1,7 +1,7 @@
-// Spawned: what a rank that spawn() has started knows of its world, where the program says nothing: its number, how
-// many there are, and a file in which they meet.
+// Spawned: the rank, the size and the meeting file of a rank that spawn() has started, for programs that do not give
+// them.
 //
-// Threads: any. A fork of a spawned process is none.
+// Threads: any. A process forked from a spawned process is not a spawned one.
 #pragma once
 
 #include <optional>
@@ -13,12 +13,12 @@ namespace tutti::rendezvous {
 struct Spawned {
     int rank = 0;
     int size = 1;
-    std::string file{};  ///< of the spawn alone
+    std::string file{};  ///< where the ranks meet; no other spawn uses it
     bool is_thread = false;
 };
 
-/// This process is a rank of a spawn, from now on. The environment that it has now is its parent's: where that is
-/// itself a rank of a job, read_job_environment() leaves out what the program does not change.
+/// Marks this process as a rank of a spawn. Its current environment is its parent's: if the parent is a rank of a job,
+/// read_job_environment() ignores the variables that the program does not change.
 void be_spawned(Spawned spawned);
 /// This thread is a rank of a spawn as long as the object lives.
 class SpawnedThread {
@@ -29,7 +29,7 @@ class SpawnedThread {
     SpawnedThread& operator=(const SpawnedThread&) = delete;
 };
 std::optional<Spawned> spawned();
-/// Whether a variable with this value is a fact about the job of this process's parent.
+/// Whether a variable with this value describes the parent's job, not this process's.
 bool is_of_parents_job(std::string_view variable, std::string_view value);
 
 }  // namespace tutti::rendezvous

@@ -1,5 +1,5 @@
-// StoreTalk: a protocol over a store, as a coroutine. It awaits one request after the other, and never touches a store
-// itself: perform() carries a request out in a real one, and a simulation in its own, in any order and at any time.
+// StoreTalk: a protocol over a store, as a coroutine. It awaits one request after the other, and never accesses a
+// store: perform() executes a request in a real store, a simulation in its own, in any order and at any time.
 //
 //     StoreTalk<std::string> first_of(std::string key) {
 //         const StoreAnswer found = co_await ask::read(key);
@@ -25,9 +25,9 @@ struct StoreRequest {
         read,         ///< the value of the key, if it is there
         write,        ///< sets the key
         compare_set,  ///< as Store::compare_set
-        will,         ///< as StoreBackend::set_will; is there: the store has wills
+        will,         ///< as StoreBackend::set_will; is_there(): the store has wills
         await,        ///< the values of all keys, if all are there within `patience`
-        await_one     ///< the same for one key, for which many ranks wait
+        await_one     ///< as `await`, for one key for which many ranks wait
     };
     Kind kind = read;
     std::vector<std::string> keys{};
@@ -58,17 +58,17 @@ inline StoreRequest await(std::vector<std::string> keys, Milliseconds patience) 
 
 }  // namespace ask
 
-/// The values that were asked for; none: not there.
+/// The requested values; none: not there.
 struct StoreAnswer {
     std::vector<std::string> values;
     bool is_there() const noexcept { return !values.empty(); }
     const std::string& value() const { return values.front(); }
 };
 
-/// `limit`: for all but await. `bell`: as StoreBackend::get_with_bell. Throws the store's errors.
+/// `limit`: for all requests but await. `bell`: as StoreBackend::get_with_bell. Throws the store's errors.
 StoreAnswer perform(const Store& store, const StoreRequest& request, Milliseconds limit, int bell = -1);
 
-/// The one request of a talk that is under way, however deep the coroutine is that awaits it.
+/// The current request of a talk (there is at most one), however deeply nested the coroutine is that awaits it.
 struct TalkLine {
     StoreRequest request;
     StoreAnswer answer;
@@ -138,15 +138,15 @@ class StoreTalk {
         if (handle_) handle_.destroy();
     }
 
-    /// Goes on until the first request, or to the end.
+    /// Runs until the first request, or to the end.
     void start(TalkLine& line) {
         handle_.promise().line = &line;
         handle_.resume();
     }
-    /// `line` has the answer, or the error: goes on until the next request, or to the end.
+    /// `line` has the answer, or the error: runs until the next request, or to the end.
     static void go_on(TalkLine& line) { std::exchange(line.asker, nullptr).resume(); }
     bool is_over() const noexcept { return handle_.done(); }
-    /// Once it is over. Throws what the talk has thrown.
+    /// The result, once is_over(). Throws what the talk has thrown.
     Result result() {
         if (handle_.promise().error) std::rethrow_exception(handle_.promise().error);
         return std::move(*handle_.promise().result);

@@ -1,4 +1,4 @@
-// Table: rank 0 makes it of the cards of all ranks when a world comes together, and all ranks get it.
+// Table: rank 0 makes it from the cards of all ranks when a world forms, and all ranks get it.
 //
 // Threads: any; functions of their arguments.
 #pragma once
@@ -16,7 +16,7 @@ struct Table {
     std::vector<Card> cards;
     std::string decision;     ///< rank 0's, see MembershipOptions::decide
     std::uint64_t world = 0;  ///< unique to this world
-    std::string secret;       ///< by which ranks prove their connections where the job has none
+    std::string secret;       ///< proves connections between ranks if the job has no secret
 };
 
 std::string encode(const Table& table);

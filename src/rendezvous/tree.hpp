@@ -1,4 +1,4 @@
-// Tree: who is whose neighbour among the lifelines of a world, and the place of one rank in it.
+// Tree: which ranks of a world are neighbours, connected by lifelines, and the place of one rank in the tree.
 //
 // Threads: free functions any; a Tree one at a time.
 #pragma once
@@ -15,27 +15,27 @@ constexpr int parent_of(int rank) {
     return rank & (rank - 1);
 }
 
-/// The nearest of its ancestors that is not gone, else the lowest rank that is not; -1: it is that rank itself.
+/// The rank's nearest ancestor that is not gone, else the lowest rank that is not; -1: no rank below `rank` is left.
 int parent_of(int rank, const std::vector<bool>& gone);
 
 /// Its parent and its children among the ranks that are not gone.
 std::vector<int> neighbours_of(int rank, const std::vector<bool>& gone);
 
-/// One of a rank's lifelines; numbers are not used again.
+/// One of a rank's lifelines; numbers are never reused.
 using LineId = std::uint64_t;
-/// The other end of a lifeline, seen from this one. `beside`: this rank turned to it because ranks between them are
-/// silent.
+/// What the other end of a lifeline is to this rank. `beside`: a rank to which this one connected because the ranks
+/// between them are silent.
 enum class Role : std::uint8_t { parent, child, beside };
 
 struct Lifeline {
-    int rank = -1;  ///< of the other end
+    int rank = -1;  ///< at the other end
     Role role = Role::child;
     bool confirmed = false;  ///< both ends have said `attached`
     bool answered = false;   ///< the other end knows that it is confirmed
-    bool may_end = false;    ///< its end is no death
+    bool may_end = false;    ///< its end is not a death
 };
 
-/// A rank's lifelines, and the ranks that count on it.
+/// A rank's lifelines, and the ranks that depend on it.
 class Tree {
  public:
     Tree(int rank, int size);
@@ -46,11 +46,11 @@ class Tree {
     Lifeline* find(LineId line);
     const std::map<LineId, Lifeline>& lines() const noexcept { return lines_; }
     bool is_connected(int rank) const;
-    /// The neighbour behind which that rank lies, or it itself: the way to it among the ranks that are not gone.
+    /// The neighbour through which `rank` is reached, or `rank` itself if it is one, among the ranks that are not gone.
     int direction_of(int rank) const;
-    /// That child has come, or has another parent.
+    /// The child `rank` has connected, or has another parent.
     void has_come(int rank) { awaited_.erase(rank); }
-    /// The lifelines to parents are none any more: this rank has another, or needs none. Returns those that were.
+    /// Lifelines to parents stop being such: this rank has another parent, or needs none. Returns these lifelines.
     std::vector<LineId> release_parent();
 
     /// The rank has said goodbye. `told`: it had heard of the world's end before, and told its neighbours.
@@ -60,15 +60,15 @@ class Tree {
     }
     bool is_gone(int rank) const { return gone_[static_cast<std::size_t>(rank)]; }
     std::vector<int> neighbours_of(int rank) const { return rendezvous::neighbours_of(rank, gone_); }
-    /// Ranks have come to be its children, or it another's, since others have left: perhaps they are not connected yet.
+    /// Whether `rank` has a new parent or child because others have left: they may not be connected yet.
     bool has_new_neighbours(int rank) const;
-    /// The neighbours that may not hear of the world's end, as this rank has no lifeline to them: those that it has, or
-    /// would have, since ranks left which did not know of it. A child that has yet to come for the first time asks.
+    /// Neighbours without a lifeline to this rank, which may not hear of the world's end: those of the tree without the
+    /// ranks that left before they knew of it. Not children that have yet to connect: they will ask.
     std::vector<int> neighbours_to_tell() const;
-    /// This rank's ancestors from the nearest, then all others from the lowest: always lower ranks, so that there are
-    /// no circles.
+    /// This rank's ancestors, nearest first, then all other lower ranks, lowest first. Only lower ranks, so that there
+    /// are no cycles.
     std::vector<int> possible_parents() const;
-    /// A rank would be cut off if this one went now: a child that has not come yet, or that has no other parent yet.
+    /// A rank would be cut off if this one left now: a child that has not connected, or has no other parent yet.
     bool is_counted_on() const;
 
  private:
@@ -76,7 +76,7 @@ class Tree {
     LineId next_ = 1;
     std::map<LineId, Lifeline> lines_;
     std::vector<bool> gone_, told_;
-    std::set<int> awaited_;  // children that have not come yet
+    std::set<int> awaited_;  // children that have not connected yet
 };
 
 }  // namespace tutti::rendezvous

@@ -1,5 +1,5 @@
-// WorldMeeting: how the ranks of a world meet: with sentences of their own, and each thread hears of a failure once,
-// also where it comes again as another rank.
+// WorldMeeting: a Meeting for the ranks of a world: with its own error messages, and each thread is told of a failure
+// only once, even if it comes again as another rank.
 //
 // Threads: any; free functions.
 #pragma once
@@ -11,7 +11,7 @@
 namespace tutti::rendezvous {
 
 Meeting world_meeting(const MeetingTerms& terms, Meeting::Caller caller);
-/// Behind a sentence about a rank that waits in vain: `process` had its number in the world before; empty: nothing.
+/// Appended to the message of a rank that waited in vain: `process` was rank `rank` in an earlier world. Empty: "".
 std::string worlds_before(const std::string& process, int rank);
 
 }  // namespace tutti::rendezvous

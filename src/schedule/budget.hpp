@@ -1,5 +1,5 @@
-// Budget: what reading and proving a text from outside may cost. A few lines can ask for a proof that takes more memory
-// and time than there are.
+// Budget: bounds what reading and proving a text from outside may cost. A few lines can ask for a proof that needs more
+// memory and time than the machine has.
 //
 // Threads: one at a time.
 #pragma once
@@ -11,14 +11,14 @@
 
 namespace tutti::schedule {
 
-/// A proof that would take more than its budget.
+/// A proof that would exceed its budget.
 class ProofTooLarge : public InvalidArgument {
     using InvalidArgument::InvalidArgument;
 };
 
 class Budget {
  public:
-    /// Approximate bytes of memory that a proof writes.
+    /// For a user's text: roughly the bytes of memory that its proof writes.
     static constexpr std::uint64_t of_users_text = std::uint64_t{1} << 29;
 
     static Budget unlimited() { return Budget(std::numeric_limits<std::uint64_t>::max()); }

@@ -1,4 +1,4 @@
-// The functions that steps call, by name. Threads: any.
+// The registered functions that call steps run, by name. Threads: any.
 #pragma once
 
 #include <tutti/step_function.hpp>
@@ -8,7 +8,7 @@
 
 namespace tutti::schedule {
 
-/// Null: nobody has registered one.
+/// Null: no function has that name.
 std::shared_ptr<const StepFunction> find_function(std::string_view name);
 
 }  // namespace tutti::schedule

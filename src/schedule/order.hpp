@@ -1,4 +1,4 @@
-// The checks of a schedule that need no run: whether the order of its steps rules out that two of them meet.
+// The static check of a schedule: whether the order of its steps excludes conflicting accesses.
 #pragma once
 
 #include "schedule/budget.hpp"
@@ -11,14 +11,15 @@
 
 namespace tutti::schedule {
 
-/// A step whose order relative to another is open.
+/// A step that is not ordered with another one that conflicts with it.
 struct Disorder {
     std::size_t step;
     std::string what;
 };
 
-/// Those of one rank's schedule: steps that touch the same elements, one of them writing, and do not wait for each
-/// other (only the first); of two ranks of a host, steps that publish where values of the other are still unread.
+/// The disorders of one rank's schedule: the first step that touches the same elements as another one, one of them
+/// writing, without an order between them; and, for two ranks of a host, steps that publish into memory where values of
+/// the other rank are still unread.
 std::vector<Disorder> disorders_of(Rank rank, const std::vector<Schedule>& schedules, const Contract& contract,
                                    Budget& budget);
 

@@ -1,6 +1,6 @@
-// The contents of a slot of a short collective. Between ranks of one host, each rank writes the bytes that the others
-// need of it into a slot of its own, and reads the others' slots (engine/slots). The planner and the engine count
-// alike. Pure functions; equal on all ranks for equal calls.
+// The contents of a slot of a short collective. Each rank of a host writes the bytes that the others need from it into
+// its own slot, and reads the others' slots (engine/slots). Planner and engine both use these sizes. Pure functions;
+// equal on all ranks for equal calls.
 #pragma once
 
 #include "core/assert.hpp"
@@ -24,16 +24,16 @@ constexpr std::size_t blocks_in_slot(Collective collective, int ranks) {
     return collective == Collective::barrier ? 0 : 1;
 }
 
-/// Bytes of a slot. An all_to_all of three ranks or more with a schedule has a meeting for every pair: as long as its
-/// blocks stay in the cache, slots are the quicker way (eight ranks on two cores, 32 KB a rank: 50 us instead of 115).
+/// Bytes of a slot. A schedule for an all_to_all of three ranks or more synchronises every pair of ranks: as long as
+/// the blocks stay in the cache, slots are faster (eight ranks on two cores, 32 KB per rank: 50 us instead of 115).
 constexpr std::size_t slot_bytes(Collective collective, int ranks) {
     return collective == Collective::all_to_all && ranks > 2 ? 131072 : 32768;
 }
 
-/// Bytes of the longest block (or buffer) with which a call fits into slots.
+/// The length in bytes of the longest block (or buffer) of a call that fits into slots.
 constexpr std::uint64_t longest_in_slot(Collective collective, int ranks) {
     TUTTI_ASSERT(ranks > 0);
-    // A larger scatter goes in tiles, which the others read while the root writes the next ones.
+    // A longer scatter is cut into tiles; the others read one while the root writes the next.
     const std::size_t blocks =
         collective == Collective::scatter ? static_cast<std::size_t>(ranks) : blocks_in_slot(collective, ranks);
     return slot_bytes(collective, ranks) / (blocks == 0 ? 1 : blocks);

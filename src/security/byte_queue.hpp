@@ -15,7 +15,7 @@ class ByteQueue {
  public:
     std::span<const std::byte> bytes() const noexcept { return {memory_.get() + begin_, end_ - begin_}; }
     bool empty() const noexcept { return begin_ == end_; }
-    /// Room for at least so many bytes; write some of it, then call added() with their number.
+    /// Room for at least `at_least` bytes: write some of it, then call added() with the number written.
     std::span<std::byte> room(std::size_t at_least);
     void added(std::size_t count) noexcept {
         TUTTI_ASSERT(count <= size_ - end_);

@@ -20,8 +20,8 @@ class Entrance {
     enum class State { needs_more, done, failed };
     enum class Ways { both, tls_alone };
 
-    /// `admits`: which TLS connections are for this end. With tls_alone, a peer that begins otherwise gets an alert,
-    /// and no answer that depends on the secret.
+    /// `admits` decides which TLS connections are for this end. With tls_alone, a peer that does not begin with TLS
+    /// gets an alert, and no answer that depends on the secret.
     Entrance(const Secret& secret, std::string_view purpose, Tls::Admits admits, Ways ways)
         : secret_(secret),
           admits_(std::move(admits)),
@@ -30,12 +30,13 @@ class Entrance {
 
     State state() const noexcept;
     std::string_view error() const noexcept;
-    /// It failed because only TLS is accepted and the peer began otherwise.
+    /// Whether it failed because it accepts only TLS and the peer did not begin with TLS.
     bool lacks_tls() const noexcept { return lacks_tls_; }
 
-    /// How many bytes to read at most, so that consume() takes all of them.
+    /// The most bytes to read from the peer next, so that consume() takes all of them.
     std::size_t wanted() const noexcept;
-    /// Takes bytes; returns how many. Bytes behind the handshake stay with the caller, or with the Tls.
+    /// Takes bytes from the peer; returns how many. Bytes after the handshake are left to the caller, or kept in the
+    /// Tls.
     std::size_t consume(std::span<const std::byte> bytes);
     std::span<const std::byte> output() const noexcept;
     void sent(std::size_t count) noexcept;

@@ -10,8 +10,8 @@
 // guess secrets offline. An accepting end computes nothing from the secret for a peer that has not proved it.
 //
 // The two ends prove under different labels, so that an attacker cannot reflect an end's own proof; both proofs cover
-// both nonces, so that an old conversation cannot be replayed; the purpose keeps a connection made for one service from
-// being led to another. Either end learns nothing from a failure but that it failed.
+// both nonces, so that an old conversation cannot be replayed; and both cover the purpose, so that a connection made
+// for one service cannot be redirected to another. A failure tells an end nothing but that it failed.
 // The handshake authenticates the connection and does not encrypt it.
 //
 // Threads: one Handshake belongs to one thread at a time. A peer's input causes no allocation.
@@ -41,8 +41,8 @@ enum class Role {
 class Handshake {
  public:
     enum class State {
-        needs_more,  ///< feed it; its output may also be waiting to be sent
-        done,        ///< the peer is authentic; send the output that is left
+        needs_more,  ///< call consume(); there may also be output() to send
+        done,        ///< the peer is authentic; send the rest of output()
         failed       ///< close the connection; error() says why
     };
 
@@ -50,7 +50,7 @@ class Handshake {
 
     State state() const noexcept { return state_; }
     std::string_view error() const noexcept { return error_; }
-    /// Connecting end: it failed because the peer accepts only TLS.
+    /// At the connecting end: whether it failed because the peer accepts only TLS.
     bool wants_tls() const noexcept { return wants_tls_; }
 
     /// Bytes to send now; call sent() with the number of those that went.
@@ -60,7 +60,7 @@ class Handshake {
         sent_ += count;
     }
 
-    /// How many bytes the peer's current message still lacks.
+    /// The number of bytes still missing from the peer's current message.
     std::size_t wanted() const noexcept;
     /// Takes at most wanted() bytes and returns how many; bytes behind the handshake stay with the caller.
     std::size_t consume(std::span<const std::byte> bytes);
@@ -96,7 +96,7 @@ class Handshake {
     bool wants_tls_ = false;
 };
 
-/// The peer accepts only TLS: code security.
+/// Thrown if the peer accepts only TLS; code security.
 class TlsWanted : public DistNetworkError {
     using DistNetworkError::DistNetworkError;
 };
@@ -104,9 +104,9 @@ class TlsWanted : public DistNetworkError {
 /// How long an accepting end waits for a peer to prove itself: TUTTI_HANDSHAKE_TIMEOUT_MS, default 5 s.
 std::chrono::milliseconds handshake_timeout();
 
-/// The whole handshake on a connected socket; it reads exactly its own bytes. The accepting end gives up after
-/// handshake_timeout(), the connecting end at its deadline. DistNetworkError, code security, when the peer does not
-/// prove the secret; code network when it goes away. TlsWanted at the connecting end.
+/// Runs the whole handshake on a connected socket; reads no bytes beyond it. The accepting end gives up after
+/// handshake_timeout(), the connecting end at its deadline. Throws DistNetworkError with code security if the peer does
+/// not prove the secret, with code network if it disconnects; TlsWanted if the peer accepts only TLS.
 void authenticate(int fd, const Secret& secret, Role role, std::string_view purpose, const Deadline& deadline,
                   const AbortFlag* abort);
 

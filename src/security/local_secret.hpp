@@ -1,6 +1,6 @@
-// A job on one host needs no secret from its user: the process that listens on a loopback port makes one and hands
-// it to processes of the same user, whom the kernel vouches for (SO_PEERCRED), over an abstract Unix socket named
-// after the port. Nothing appears in the file system.
+// A job on one host needs no secret from its user: the process that listens on a loopback port makes one and serves it
+// to processes of the same user (checked by SO_PEERCRED) over an abstract Unix socket named after the port. Nothing
+// appears in the file system.
 //
 // Threads: LocalSecretServer belongs to the loop that polls it; the functions may be called from any thread.
 #pragma once
@@ -22,7 +22,7 @@ class LocalSecretServer {
  public:
     /// DistNetworkError when another process already serves a secret for this port.
     LocalSecretServer(std::uint16_t port, Secret secret);
-    /// Readable when a process asks.
+    /// Readable when a process asks for the secret.
     int fd() const noexcept { return listener_.get(); }
     /// Answers every waiting process; never blocks.
     void serve();
@@ -33,8 +33,8 @@ class LocalSecretServer {
     std::unique_ptr<RateLimit> refused_ = std::make_unique<RateLimit>();
 };
 
-/// The secret of the process that serves this port; waits for it until the deadline. nullopt when none does, or when it
-/// belongs to another user.
+/// The secret that a process serves for this port; waits for this process until the deadline. nullopt if there is none,
+/// or if it belongs to another user.
 std::optional<Secret> fetch_local_secret(std::uint16_t port, const Deadline& deadline,
                                          const AbortFlag* abort = nullptr);
 
@@ -42,7 +42,7 @@ struct SecretRequest {
     std::string host;        ///< where the master listens
     std::uint16_t port = 0;  ///< needed by all but the master
     bool is_master = false;
-    std::optional<std::string> explicit_secret{};  ///< an option of the caller; wins
+    std::optional<std::string> explicit_secret{};  ///< the caller's option; takes precedence
 };
 
 struct JobSecret {
@@ -51,8 +51,9 @@ struct JobSecret {
     bool is_given = false;       ///< by the caller or the environment: processes of other hosts may know it
 };
 
-/// The caller's option, else the environment, else on a loopback host the local secret, else with TUTTI_INSECURE=1 a
-/// well-known one; otherwise DistNetworkError (code security) that names the variables to set.
+/// Finds the secret: the caller's option, else the environment's secret, else on a loopback host the local secret, else
+/// with TUTTI_INSECURE=1 a well-known one. Throws DistNetworkError (code security) that names the variables to set if
+/// there is none.
 JobSecret resolve_secret(const SecretRequest& request, const Deadline& deadline, const AbortFlag* abort = nullptr);
 
 }  // namespace tutti::security

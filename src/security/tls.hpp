@@ -1,11 +1,11 @@
-// Tls: one end of a TLS 1.3 connection between two processes that know a secret. It does no I/O: its user, Wire or the
-// event loop of the store's server, has the socket and moves the bytes.
+// Tls: one end of a TLS 1.3 connection between two processes that know a secret. It does no I/O: its user (Wire, or the
+// event loop of the store's server) owns the socket and moves the bytes.
 //
 // The secret is an external pre-shared key (RFC 8446, psk_dhe_ke): no certificates, and a fresh X25519 exchange for
 // each connection, so that somebody who learns the secret later cannot decrypt recorded traffic. The key is derived for
 // the identity that the connecting end sends, which names the connection's purpose and the ranks that it connects: an
-// attacker cannot lead it to another rank or service, and its bytes played back to their sender mean nothing. There are
-// no tickets and no early data, so that nothing can be replayed.
+// attacker can neither redirect a connection to another rank or service nor reflect bytes to their sender. There are no
+// tickets and no early data, so that nothing can be replayed.
 //
 // Threads: one at a time.
 #pragma once
@@ -32,23 +32,23 @@ namespace tutti::security {
 
 class Tls {
  public:
-    /// Whether a connection of that identity is for this end.
+    /// Whether this end accepts a connection with this identity.
     using Admits = std::function<bool(std::string_view identity)>;
     enum class State {
         shaking_hands,
         open,
-        ended,  ///< the other end has said that it sends nothing more
+        ended,  ///< the peer has sent close_notify: it sends nothing more
         failed  ///< error() says why; nothing more can be read
     };
-    static constexpr std::size_t record_bytes = std::size_t{1} << 14;  ///< the most of one record
+    static constexpr std::size_t record_bytes = std::size_t{1} << 14;  ///< the most data in one record
 
-    /// The end that connects; begins at once.
+    /// Makes the connecting end, which starts the handshake at once.
     static std::unique_ptr<Tls> connecting(const Secret& secret, std::string identity);
     static std::unique_ptr<Tls> accepting(const Secret& secret, Admits admits);
     /// Whether a connection that begins with this byte begins with TLS.
     static constexpr bool begins_with(std::byte first) { return first == std::byte{22}; }
-    /// The answer of an accepting end that takes only TLS to a peer that begins otherwise: an alert in plain text. The
-    /// connecting end recognises it by its first byte.
+    /// The answer of an accepting end that takes only TLS to a peer that begins without TLS: an alert in plain text.
+    /// The connecting end recognises it by its first byte.
     static std::span<const std::byte> refusal() noexcept;
     static constexpr bool refuses_with(std::byte first) { return first == std::byte{21}; }
 
@@ -58,32 +58,32 @@ class Tls {
 
     State state() const noexcept { return state_; }
     const std::string& error() const noexcept { return error_; }
-    /// Tells it that the transport has ended without TLS's close_notify.
+    /// To be called when the transport has ended without TLS's close_notify.
     void cut() noexcept { fail("the connection was cut: it ended without TLS's close_notify"); }
-    /// The name that the connecting end has given itself; unproved until the state is open.
+    /// The identity that the connecting end claims; not proved until the state is open.
     const std::string& identity() const noexcept { return identity_; }
-    /// Once open: such as "TLS_AES_128_GCM_SHA256".
+    /// The cipher, once open: such as "TLS_AES_128_GCM_SHA256".
     const std::string& cipher() const noexcept { return cipher_; }
 
-    /// Bytes from the other end: put them here, then go_on().
+    /// The bytes from the peer: append them here, then call go_on().
     ByteQueue& input() noexcept { return input_; }
-    /// Bytes for the other end.
+    /// The bytes to send to the peer.
     ByteQueue& output() noexcept { return output_; }
     const ByteQueue& output() const noexcept { return output_; }
     /// Continues the handshake with the bytes that have come.
     void go_on();
 
-    /// Once open. Encrypts all of the bytes into records in output(); false when it has failed.
+    /// Encrypts all of the bytes into records in output(), once open; false if the connection has failed.
     bool write(std::span<const std::byte> bytes);
-    /// Decrypts bytes of input(). 0: input() holds no whole record, or see state().
+    /// Decrypts bytes of input(); returns their number. 0: input() holds no whole record, or see state().
     std::size_t read(std::span<std::byte> into);
-    /// read() gives something, or finds an end, without further input.
+    /// Whether read() would return bytes, or detect an end, without further input.
     bool holds_record() const noexcept;
-    /// Later records have a new key. write() calls this itself, long before a key has encrypted too much.
+    /// Changes the key for later records. write() calls this, long before it has encrypted too much with one key.
     bool renew_key();
-    /// Says that nothing more will be written.
+    /// Writes close_notify to output(): nothing more will be written.
     void end();
-    /// OpenSSL's part: takes bytes from input().
+    /// For OpenSSL's BIO: takes bytes from input().
     std::size_t give(std::span<std::byte> into) noexcept;
 
  private:
@@ -99,14 +99,14 @@ class Tls {
     void note_failure();
 
     Secret secret_;
-    Admits admits_;  // none: the connecting end
+    Admits admits_;  // empty at the connecting end
     std::string identity_;
     State state_ = State::shaking_hands;
     std::string error_;
     ByteQueue input_, output_;
     ssl_st* ssl_ = nullptr;
-    std::size_t record_left_ = 0;        // of a record that OpenSSL has begun to take
-    std::uint64_t records_written_ = 0;  // with the present key
+    std::size_t record_left_ = 0;        // bytes of a record that OpenSSL has read in part
+    std::uint64_t records_written_ = 0;  // with the current key
     std::string cipher_;
 };
 

@@ -1,4 +1,4 @@
-// Ends of TLS in memory, for tests: what they know, and how their bytes are carried.
+// Helpers for tests of Tls in memory: secret, identity, deadline, and moving bytes.
 #pragma once
 
 #include "core/deadline.hpp"

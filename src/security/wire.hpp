@@ -1,10 +1,10 @@
-// Wire: how bytes go over a connected socket that somebody else owns: as they are, or by TLS. Its calls are recv(2) and
-// send(2) that never wait, so that it takes their place.
+// Wire: sends and receives over a connected socket that somebody else owns, in plain text or by TLS. receive() and
+// send() replace recv(2) and send(2), and never wait.
 //
-// By TLS a message becomes records first, of which the kernel may take a part: send() counts bytes whose records have
-// gone as a whole; the caller passes the uncounted ones again.
+// With TLS a message becomes records, of which the kernel may take only a part: send() counts the bytes whose records
+// the kernel has taken completely; the caller passes the uncounted bytes again.
 //
-// Threads: any; one that reads and one that writes at a time. With TLS they take turns.
+// Threads: any; one reader and one writer at a time, which exclude each other with TLS.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -26,37 +26,38 @@ namespace tutti::security {
 class Wire {
  public:
     Wire();
-    /// After the handshake; none: bytes go as they are.
+    /// Takes the Tls of a finished handshake; null: bytes are sent in plain text.
     explicit Wire(std::unique_ptr<Tls> tls);
     Wire(Wire&&) noexcept;
     Wire& operator=(Wire&&) noexcept;
     ~Wire();
 
     bool is_encrypted() const noexcept { return secured_ != nullptr; }
-    /// The bytes that have come, as many as there is room for; 0 at the end (where that was a cut error() says so); -1
-    /// and errno, as recvmsg(2): EBADMSG where error() gives TLS's objection.
+    /// Receives the available bytes, as many as fit into `into`. Returns their number; 0 at the end of the connection
+    /// (error() tells if it was cut); -1 with errno as recvmsg(2), or EBADMSG for a fault of TLS that error()
+    /// describes.
     ssize_t receive(int fd, std::span<const iovec> into);
     ssize_t receive(int fd, std::span<std::byte> into);
-    /// How many the kernel has taken; -1 and errno, as sendmsg(2).
+    /// Returns how many bytes the kernel has taken; -1 with errno as sendmsg(2).
     ssize_t send(int fd, std::span<const iovec> parts);
-    /// send() has begun with bytes that it has not counted: the caller must pass them again, first of all.
+    /// Whether send() has begun with bytes that it has not counted: the caller must pass them again before any others.
     bool has_begun() const noexcept;
-    /// These few bytes, or none where the kernel has no room (false, and errno; EMSGSIZE: without TLS a part of them).
-    /// By TLS bytes that the kernel does not take go with the next call. Not between a send() and the one that repeats
-    /// its bytes.
+    /// Sends these few bytes, or none if the kernel has no room (false, with errno; EMSGSIZE: without TLS, a part was
+    /// sent). With TLS, the next call sends bytes that the kernel does not take. Not to be called between a send() and
+    /// the one that repeats its bytes.
     bool post(int fd, std::span<const std::byte> bytes);
     void send_all(int fd, std::span<const std::byte> bytes, const Deadline& deadline, const AbortFlag* abort,
                   const char* operation);
     void receive_all(int fd, std::span<std::byte> into, const Deadline& deadline, const AbortFlag* abort,
                      const char* operation);
-    /// Says that nothing more will come, as far as the kernel takes that now.
+    /// With TLS, sends close_notify as far as the kernel takes it now: nothing more will be sent.
     void end(int fd);
 
-    /// The descriptor to poll for input: `fd`, or, where bytes are here already, one that can always be read.
+    /// The descriptor to poll for input: `fd`, or, if received bytes are waiting already, one that is always readable.
     int to_poll(int fd) const noexcept;
-    /// The fault that TLS has found.
+    /// The fault that TLS has found, or an empty text.
     std::string error() const;
-    /// For faults on request: changes the next bytes sent, on the way. False: nobody would notice.
+    /// For fault injection: corrupts the next bytes sent, after encryption. False without TLS, as nobody would notice.
     bool spoil() noexcept;
 
  private:
@@ -70,8 +71,8 @@ struct Connection {
     Wire wire;
 };
 
-/// The connecting end's handshake, by TLS, on a connected socket. DistNetworkError, code security, that names the
-/// fault; code network when the peer goes away.
+/// Runs the connecting end's TLS handshake on a connected socket. Throws DistNetworkError with code security, naming
+/// the fault, or with code network if the peer disconnects.
 Wire secure(int fd, const Secret& secret, std::string identity, const Deadline& deadline, const AbortFlag* abort);
 
 }  // namespace tutti::security

@@ -1,7 +1,7 @@
 // Acceptor: accepts the connections that wait at a listening socket, on libuv. When the process may open no more
-// descriptors it raises the soft limit; at the hard limit it logs that and tries again, while the clients wait.
+// descriptors, it raises the soft limit; at the hard limit it logs this and retries, while the clients wait.
 //
-// Threads: the loop's.
+// Threads: the loop's thread.
 #pragma once
 
 #include "core/unique_fd.hpp"

@@ -1,7 +1,7 @@
-// BusyPoll: lets a server's event loop poll for a moment after each request instead of sleeping, as long as the next
+// BusyPoll: makes a server's event loop poll briefly after each request instead of sleeping, as long as the next
 // request mostly arrives in that time and the active clients leave a core for the loop.
 //
-// Threads: the loop's.
+// Threads: the loop's thread.
 #pragma once
 
 #include "store/spin.hpp"
@@ -14,10 +14,10 @@ namespace tutti::store {
 
 class BusyPoll {
  public:
-    /// Attaches it to the loop. Before it is destroyed, call close() and run the loop.
+    /// Attaches this object to the loop. Before destroying it, call close() and run the loop.
     void open(uv_loop_t& loop);
     void close();
-    /// A client has sent a request; `window`: its mark for Crowd::heard().
+    /// A client has sent a request. `window`: the client's own variable for Crowd::heard().
     void heard(std::uint64_t& window);
 
  private:

@@ -1,8 +1,8 @@
-// Encryption: which connections between clients and a server go by TLS, and the error where they disagree.
+// Encryption: which connections between clients and a server use TLS, and the error if the two disagree.
 //
-// A client that leaves its host encrypts if TUTTI_TLS says so. Where it is on at the server alone, the server answers
-// nothing but an alert of TLS, and the client reports the disagreement. Where it is on at the client alone, the server
-// answers every request of the client, which has proved the secret by TLS, with an error that says so.
+// A connection to another host is encrypted if the client's TUTTI_TLS is on. If it is on at the server only, the server
+// sends just a TLS alert, and the client reports the disagreement. If it is on at the client only, the client proves
+// the secret over TLS, and the server answers each of its requests with an error that reports the disagreement.
 //
 // Threads: any.
 #pragma once
@@ -13,8 +13,8 @@
 
 namespace tutti::store {
 
-/// While it lives, this thread's new connections only tell the others of a failure, which may be that disagreement:
-/// they leave the host by TLS, and the server takes them under any setting.
+/// While it lives, this thread's new connections only report a failure, possibly this very disagreement: they use TLS
+/// when they leave the host, and the server accepts them under any setting.
 class OnlyToTell {
  public:
     OnlyToTell();
@@ -26,15 +26,15 @@ class OnlyToTell {
     bool before_;
 };
 
-/// The identity that a client's connected socket states for TLS; none: it goes without TLS.
+/// The identity that a client states for TLS on its connected socket; none: the connection uses no TLS.
 std::optional<std::string> tls_identity_for(int fd);
 /// Whether a connection with this identity is meant for a store's server.
 bool is_for_store(std::string_view identity);
-/// Whether a server accepts only TLS on that connection.
+/// Whether a server accepts only TLS on this connection.
 bool takes_tls_alone(int fd);
-/// The server's objection to a TLS connection with this identity that has proved the secret; empty: none.
+/// The server's objection to a TLS client with this identity that has proved the secret; empty: none.
 std::string objection_to(int fd, std::string_view identity);
-/// The message where the server accepts only TLS and the client came without. Both are addresses.
+/// The error message if the server accepts only TLS and the client came without. Both arguments are addresses.
 std::string needs_tls(std::string_view server, std::string_view client);
 
 }  // namespace tutti::store

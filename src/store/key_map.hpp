@@ -1,6 +1,6 @@
-// KeyMap: the content of every store, and the meaning of its operations. No locks, no waiting.
+// KeyMap: the content of every store, and the semantics of its operations. No locks, no waiting.
 //
-// Threads: none of its own; the owner serialises calls. Values are shared so that a large one can be sent while a
+// Threads: none of its own; the owner serialises calls. Values are shared, so that a large value can be sent while a
 // later set replaces it.
 #pragma once
 
@@ -18,9 +18,9 @@ using Value = std::shared_ptr<const std::string>;
 class KeyMap {
  public:
     void set(std::string_view key, std::string_view value);
-    /// Sets the key to a counter, as add leaves it.
+    /// Sets the key to a counter, with the same result as add().
     void set_counter(std::string_view key, std::int64_t value);
-    /// DistStoreError when the key is no counter or the sum overflows.
+    /// The counter's value plus `amount`. DistStoreError if the key is no counter or the sum overflows.
     std::int64_t sum(std::string_view key, std::int64_t amount) const;
     std::int64_t add(std::string_view key, std::int64_t amount);
     void append(std::string_view key, std::string_view value);
@@ -52,7 +52,7 @@ class KeyMap {
         bool operator()(std::string_view a, std::string_view b) const noexcept { return a == b; }
     };
     Entry& at(std::string_view key);
-    /// Writes in place where nobody else holds the value.
+    /// Overwrites the value in place if nobody else holds it.
     static void write(Entry& entry, std::string_view value);
     std::unordered_map<std::string, Entry, Hash, Equal> entries_;
 };

@@ -1,4 +1,4 @@
-// Members: the processes that use a store's file, and whether they still live.
+// Members: the processes that use a store's file, and whether they are alive.
 //
 // Threads: none of its own; the owner serialises calls.
 #pragma once
@@ -19,11 +19,11 @@ class Members {
     void join(std::string_view identity);
     void leave(std::string_view identity);
     std::size_t present() const noexcept { return present_.size(); }
-    /// All that ever joined, including those that left.
+    /// The number of processes that ever joined, including those that left.
     std::size_t ever() const noexcept { return ever_; }
-    /// A member that did not leave and is dead, in words; a member on another host is never known to be dead.
+    /// Describes a member that is dead and did not leave; a member on another host is never known to be dead.
     std::optional<std::string> dead_member() const;
-    /// The same for one process.
+    /// The same check for one process.
     static std::optional<std::string> is_dead(const std::string& identity);
 
  private:

@@ -1,4 +1,4 @@
-// The words and limits that all stores share. Pure functions; any thread.
+// Limits and message texts that all stores share. Pure functions; any thread.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -19,12 +19,12 @@ std::string show_keys(std::span<const std::string> keys);
 /// "200 ms", "12.5 s".
 std::string show_duration(Clock::duration duration);
 
-/// DistStoreError, code timeout: `TCPStore(…).get timed out after 10.0 s: key "a" was not set`.
+/// Throws DistStoreError, code timeout: `TCPStore(…).get timed out after 10.0 s: key "a" was not set`.
 [[noreturn]] void throw_timeout(const std::string& store, std::string_view operation, std::span<const std::string> keys,
                                 Instant start, std::chrono::milliseconds timeout);
-/// For Patience: `key "a" of TCPStore(…)`, or `the answer of TCPStore(…) to set of key "a"`.
+/// For Patience's messages: `key "a" of TCPStore(…)`, or `the answer of TCPStore(…) to set of key "a"`.
 std::string what_is_awaited(const std::string& store, std::string_view operation, std::span<const std::string> keys);
-/// InvalidArgument for keys and values over the limits.
+/// These two throw InvalidArgument for keys and values over the limits.
 void check_key(std::string_view key);
 void check_value(std::string_view key, std::string_view value);
 

@@ -15,7 +15,7 @@
 
 namespace tutti::test {
 
-/// A path for one test; the file goes with it.
+/// A path for one test; the destructor deletes the file.
 struct TempPath {
     explicit TempPath(const std::string& name)
         : path(::testing::TempDir() + "tutti_store_failure_" + std::to_string(::getpid()) + name) {}
@@ -25,7 +25,7 @@ struct TempPath {
     std::string path;
 };
 
-/// A child process that runs `work` and leaves with its result; killed when the test is over.
+/// A child process that runs `work` and exits with its result; the destructor kills it.
 class Child {
  public:
     explicit Child(const std::function<int()>& work) : pid_(::fork()) {

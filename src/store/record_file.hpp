@@ -3,9 +3,9 @@
 //   file     "TUTTIFS1", record, record, …
 //   record   u32 CRC-32 of the rest | u64 length of the body | body          (little-endian)
 //
-// A record counts once it is whole. Readers ignore the bytes that a killed writer left behind its last whole record,
-// and the next writer cuts them off. Locks are fcntl's open-file-description locks, which exclude two objects of one
-// process as well and which NFS carries to its server; the file is read by offset and never mapped.
+// A record counts once it is complete. Readers ignore an incomplete record that a killed writer left at the end, and
+// the next writer cuts it off. Locks are fcntl's open-file-description locks, which also exclude two objects of one
+// process, and which NFS forwards to its server; the file is read by offset and never mapped.
 //
 // Threads: none of its own; the owner serialises calls.
 #pragma once
@@ -23,12 +23,12 @@ namespace tutti::store {
 
 class RecordFile {
  public:
-    /// Opens or creates it. DistStoreError when it cannot be; with code security when it is not this user's alone (the
-    /// jobs that meet there exchange their secrets by it), or a link.
+    /// Opens or creates the file. Throws DistStoreError on failure; with code security if the file is a link, or not
+    /// private to this user (the jobs that meet there exchange their secrets in it).
     explicit RecordFile(std::string path);
 
     enum class Access { read, write };
-    /// Holds the lock while it lives. Timeout and Aborted as every wait.
+    /// Holds the lock while it lives. The constructor throws Timeout and Aborted like every wait.
     class Lock {
      public:
         Lock(RecordFile& file, Access access, const Deadline& deadline, const AbortFlag* abort);
@@ -40,15 +40,15 @@ class RecordFile {
         RecordFile& file_;
     };
 
-    /// Under a lock: calls on_record for each record that came since the last time.
+    /// Call under a lock: calls on_record for each record that was added since the last call.
     void read_new(const std::function<void(std::string_view body)>& on_record);
-    /// Under a write lock, after read_new: appends one record. When the disk is full the file stays as it was and
-    /// DistStoreError says so.
+    /// Call under a write lock, after read_new(): appends one record. If the disk is full the file stays as it was, and
+    /// DistStoreError reports it.
     void append(std::string_view body);
-    /// Under a lock: whether the path still names this file.
+    /// Call under a lock: whether the path still names this file.
     bool is_at_path() const;
     void remove() const;
-    /// Opens the path anew and forgets the records read so far: a forked child needs a lock of its own.
+    /// Opens the path anew and forgets the records read so far: a forked child needs its own lock.
     void reopen();
     const std::string& path() const noexcept { return path_; }
 

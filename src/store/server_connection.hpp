@@ -1,8 +1,8 @@
-// ServerConnection: one client at the server: its TCP or Unix socket, the pipe for its posts, the input so far from
-// both, and the answers to send.
+// ServerConnection: one client's connection at the server: its TCP or Unix socket, the pipe for its posts, the input so
+// far from both, and the answers to send.
 //
 // Threads: the server's loop. Answers are collected until flush(), so that all answers to one piece of input leave
-// together; large values are sent without a copy, and kept until then.
+// together; large values are sent without a copy, and kept until they are sent.
 #pragma once
 
 #include "security/entrance.hpp"
@@ -27,7 +27,7 @@ struct ServerConnection {
         : owner(its_owner), broken(on_broken), id(name) {}
 
     void* owner;
-    Broken broken;  ///< called when a write fails later on
+    Broken broken;  ///< called when a later, queued write fails
     ConnectionId id;
     union {
         uv_handle_t handle;
@@ -37,30 +37,30 @@ struct ServerConnection {
     } socket{};
     int fd = -1;
     bool closing = false;
-    bool unsent = false;                           ///< there is something to flush, or large values have left
-    bool proved = false;                           ///< it knows the secret
+    bool unsent = false;                           ///< flush() is due, or large values have been sent
+    bool proved = false;                           ///< the client has proved the secret
     std::uint64_t heard_in = 0;                    ///< see Crowd
-    std::optional<security::Entrance> entrance{};  ///< over TCP, until it is proved
-    std::unique_ptr<security::Tls> tls{};          ///< once it is proved, if the client came by TLS
-    std::string objection{};                       ///< to it: the answer to each of its requests
-    std::string door_proof{};                      ///< the part that has come, at the local door
+    std::optional<security::Entrance> entrance{};  ///< over TCP, until `proved`
+    std::unique_ptr<security::Tls> tls{};          ///< once `proved`, if the client uses TLS
+    std::string objection{};                       ///< to this client: the answer to each of its requests
+    std::string door_proof{};                      ///< at the local door: the part received so far
     FrameReader frames{};
     std::list<ServerConnection>::iterator where{};
 
-    // Posts come here from a client at the local door that asked for a pipe.
+    // The pipe for posts, if a client at the local door has asked for one.
     uv_pipe_t posts{};
     int posts_fd = -1;
     std::uint32_t posts_done = 0;
     FrameReader post_frames{};
-    int open_handles = 1;  ///< the socket, and the pipe
+    int open_handles = 1;  ///< the socket, and the pipe if there is one
 
     /// False: the connection is broken.
     bool answer(std::uint64_t request, Op op, std::span<const Field> fields, std::uint64_t body_bytes);
     bool send(std::string_view bytes);
     bool flush();
-    /// The same for records that TLS has to send.
+    /// As flush(), for the records that TLS has to send.
     bool send_records();
-    /// Best effort: says that nothing more will come.
+    /// Best effort: tells a TLS client that nothing more will follow.
     void say_end();
 
  private:

@@ -1,7 +1,7 @@
 // ServerData: the data of a TCP store's server, and the effect of each request on it. No sockets, no clock: requests
-// come in with the id of the client's connection, answers go out through one function.
+// come in with the id of the client's connection; answers go out through one function.
 //
-// Threads: one (the server's loop). Waiting requests are answered when their keys come; nobody polls.
+// Threads: one (the server's loop). Waiting requests are answered when their keys are set; nobody polls.
 #pragma once
 
 #include "core/assert.hpp"
@@ -20,7 +20,7 @@ namespace tutti::store {
 
 using ConnectionId = std::uint64_t;
 
-/// A field of an answer. The bytes are valid during the call; `value`, if any, holds them and may be kept.
+/// A field of an answer. `bytes` are valid during the call; `value`, if set, owns them and may be kept.
 struct Field {
     std::string_view bytes;
     const Value* value = nullptr;
@@ -30,16 +30,16 @@ class ServerData {
  public:
     using Answer = std::function<void(ConnectionId, std::uint64_t request, Op, std::span<const Field> fields)>;
     explicit ServerData(Answer answer) : answer_(std::move(answer)) { TUTTI_ASSERT(answer_ != nullptr); }
-    /// What a worker that joins is told beside the number of workers: the server's address, and the local door if it
-    /// may use it.
+    /// What to tell a joining worker besides the number of workers: the server's address, and the name of the local
+    /// door if the worker may use it.
     void tell_workers(std::function<std::string_view(ConnectionId)> door, std::string address) {
         door_for_ = std::move(door);
         address_ = std::move(address);
     }
 
-    /// False: the request makes no sense, close the connection.
+    /// False: the request is invalid; close the connection.
     bool handle(ConnectionId from, const FrameHeader& header, std::string_view body);
-    /// The connection is gone, and its pending waits with it; its wills are done.
+    /// The connection is gone: drops its pending waits and executes its wills.
     void forget(ConnectionId connection);
     std::size_t waiting() const noexcept { return waiters_.size(); }
 
@@ -57,7 +57,7 @@ class ServerData {
     void set_all(const Fields& fields);
     void wait_for_keys(ConnectionId from, const FrameHeader& header, const Fields& keys);
     void wait_on(Waiter waiter);
-    /// Answers it if all its keys exist; else returns the first that does not.
+    /// Answers the waiter if all its keys exist; else returns the first missing key.
     const std::string* missing(const Waiter& waiter) const;
     template <class Keys>
     void answer_waiter(ConnectionId to, Request request, bool wants_values, const Keys& keys);
@@ -77,11 +77,11 @@ class ServerData {
     std::function<std::string_view(ConnectionId)> door_for_;
     std::string address_;
     KeyMap map_;
-    // Kept between requests to reuse their memory.
+    // These keep their memory between requests.
     Fields request_fields_;
     std::vector<Value> answer_values_;
     std::vector<Field> answer_fields_;
-    /// Each waiter is listed under one key that it misses; when that comes, under the next.
+    /// Each waiter is listed under one key that is missing; when this key is set, under the next missing one.
     std::unordered_multimap<std::string, Waiter> waiters_;
     std::uint64_t workers_ = 0;
     struct WorkerWaiter {

@@ -1,5 +1,5 @@
-// Spin: decides whether to poll for a short while before sleeping. A sleep and its wakeup cost more than a quick answer
-// takes; but where the cores are busy, polling keeps other threads from working.
+// Spin: decides whether to poll for a short while before sleeping. A sleep and its wakeup take longer than a quick
+// answer; but on busy cores polling keeps other threads from working.
 //
 // Threads: one at a time.
 #pragma once
@@ -17,14 +17,14 @@ int usable_cores();
 
 class Spin {
  public:
-    /// Whether to poll this time. After polls in vain: false for a while, then for longer.
+    /// Whether to poll this time. After polls in vain it returns false for some calls, then for more of them.
     bool worth_it() {
         TUTTI_ASSERT(resting_ >= 0 && resting_ <= rest_max);
         if (resting_ == 0) return true;
         --resting_;
         return false;
     }
-    /// The outcome of a poll.
+    /// The result of a poll.
     void note(bool came_in_time) {
         TUTTI_ASSERT(patience_ >= 0 && patience_ <= patience_max);
         TUTTI_ASSERT(rest_ >= rest_min && rest_ <= rest_max);
@@ -47,14 +47,14 @@ class Spin {
     int resting_ = 0;
 };
 
-/// How many clients have asked for something within about a millisecond.
+/// Counts the clients that have sent a request within about a millisecond.
 class Crowd {
  public:
-    /// `window` is the client's own mark.
+    /// `window`: the client's own variable, which this updates.
     void heard(std::uint64_t now_ns, std::uint64_t& window) {
         TUTTI_ASSERT(now_ns >= since_ns_ && window <= window_);
         if (now_ns - since_ns_ > window_ns) {
-            // No client in the meantime: the last window says nothing.
+            // After a whole window without requests, the last count is obsolete.
             last_ = now_ns - since_ns_ > 2 * window_ns ? 0 : current_;
             current_ = 0;
             since_ns_ = now_ns;

@@ -1,8 +1,8 @@
 // TcpClient: one authenticated connection to a TcpServer, shared by the threads of a process.
 //
-// Threads: any. Requests are pipelined: a call that waits does not hold up another thread's. There is no reader
-// thread: of the threads that wait for an answer, one reads for all (and passes the task on when its own answer has
-// come), so that a single caller's round trip needs no switch between threads.
+// Threads: any. Requests are pipelined: a waiting call does not block another thread's. There is no reader thread: one
+// of the threads that wait for an answer reads for all (and hands over when its own answer has come), so that a single
+// caller's round trip needs no thread switch.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -31,32 +31,32 @@ namespace tutti::store {
 
 class TcpClient {
  public:
-    /// Connects, also when the server comes later, and proves the secret. `name` begins every message.
+    /// Connects, waiting for a server that starts later, and proves the secret. `name` begins every error message.
     TcpClient(const net::Address& server, const security::Secret& secret, std::string name, const Deadline& deadline,
               const AbortFlag* abort);
     TcpClient(const TcpClient&) = delete;
     TcpClient& operator=(const TcpClient&) = delete;
 
-    /// The body of the answer. Timeout at the deadline; DistStoreError when the server says so or is gone.
+    /// The answer's body. Timeout; DistStoreError: an error of the server, or it is gone; InvalidArgument: it refused.
     std::string call(Op op, std::span<const std::string_view> fields, const Deadline& deadline, const AbortFlag* abort);
 
-    /// Sends a small request that the server does not answer (Op::post). False, and sends nothing, where the server has
-    /// been silent for a while or many posts, so that it may be dead or stopped, or where there is no room just now;
-    /// use call() instead. The next call notices posts lost because the server died.
+    /// Sends a small request that the server does not answer (Op::post). Returns false and sends nothing if the server
+    /// has been silent for some time or many posts, and may thus be dead or stopped, or if there is no room: use call()
+    /// then. If posts are lost because the server died, the next call() reports it.
     bool try_post(Op op, std::span<const std::string_view> fields, std::chrono::milliseconds timeout,
                   const AbortFlag* abort);
 
-    /// Goes on by the server's local door (see LocalDoor) instead of TCP, if that can be reached. Only before
-    /// other threads use this.
+    /// Switches from TCP to the server's local door (see LocalDoor), if it can be reached. Call it before other threads
+    /// use this object.
     void move_to(const std::string& door, const security::Secret& secret);
 
-    /// The numeric address of this end of the connection over TCP.
+    /// The numeric address of this end of the TCP connection.
     const std::string& local_host() const noexcept { return local_host_; }
 
  private:
     struct Pending {
         std::uint64_t request = 0;
-        std::uint32_t posts = 0;  ///< written before
+        std::uint32_t posts = 0;  ///< written to the pipe before this request
         std::condition_variable woken{};
         bool done = false;
         Op op{};
@@ -70,7 +70,7 @@ class TcpClient {
                      const AbortFlag* abort);
     void prove(int fd, const security::Secret& secret, const Deadline& deadline, const AbortFlag* abort);
     void check_process() const;
-    /// Begins to write, and expects an answer.
+    /// Waits for its turn to write, and registers the answer that is expected.
     std::uint64_t begin_request(Pending& mine, const Deadline& deadline, const AbortFlag* abort);
     void send_request(const FrameHeader& header, std::span<const std::string_view> fields, const Deadline& deadline,
                       const AbortFlag* abort);
@@ -95,22 +95,22 @@ class TcpClient {
     unsigned generation_;
     bool local_ = false;
     fork_guard::GuardedFd fd_;
-    security::Wire wire_;     // on it
+    security::Wire wire_;     // on fd_
     std::string local_host_;  // our end's address
 
-    std::mutex mutex_;  // guards the members below, but for the reader's part
+    std::mutex mutex_;  // guards the members below, except the reader's
     std::condition_variable writer_left_;
     bool writing_ = false;
     bool reading_ = false;
     std::string broken_;
     std::uint64_t last_request_ = 0;
     std::vector<Pending*> pending_;
-    Posts posts_;  // which says itself what needs no lock
+    Posts posts_;  // posts.hpp says which calls need no lock
 
-    // Of the thread that writes.
+    // Used by the thread that writes.
     std::string output_;
 
-    // Of the thread that reads.
+    // Used by the thread that reads.
     FrameReader frames_;
     std::vector<char> buffer_;
     Spin spin_;

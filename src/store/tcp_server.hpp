@@ -1,9 +1,9 @@
-// TcpServer: the server of a TCP store, on libuv, in a thread of its own. The master's TCPStore has one; a launcher
-// may host one without a client.
+// TcpServer: the server of a TCP store, on libuv, in a thread of its own. The master's TCPStore has one; a launcher may
+// host one without a client.
 //
-// Threads: made and destroyed by any thread; everything else happens on the loop's thread, so that each operation is
-// atomic without a lock. A connection first proves the secret; silent peers are dropped after handshake_timeout(),
-// strangers are bounded in number (the oldest goes first) and in memory.
+// Threads: any thread may create and destroy it; everything else runs on the loop's thread, so that each operation is
+// atomic without a lock. A connection first proves the secret. Silent peers are dropped after handshake_timeout();
+// unproved connections are bounded in number (the oldest is dropped first) and in memory.
 #pragma once
 
 #include "core/socket.hpp"
@@ -19,8 +19,8 @@ namespace tutti::store {
 
 class TcpServer {
  public:
-    /// Serves on `listener` (bound; made to listen if it does not yet) until destroyed. `share_secret`: hand the
-    /// secret to processes of this user on this host that ask for it.
+    /// Serves on `listener` (bound; listening or not) until destroyed. `share_secret`: gives the secret to processes of
+    /// this user on this host that ask for it.
     TcpServer(UniqueFd listener, const security::Secret& secret, bool share_secret);
     ~TcpServer();
     TcpServer(const TcpServer&) = delete;

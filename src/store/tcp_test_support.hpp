@@ -29,7 +29,7 @@ inline UniqueFd connect_raw(std::uint16_t port) {
     return net::connect_tcp({"127.0.0.1", port}, Deadline::after(patience(std::chrono::seconds(10))), nullptr);
 }
 
-/// True when the other end closes within the time; an emulator is given more of it.
+/// True when the other end closes within the time, which is longer under an emulator.
 inline bool closes_within(int fd, Clock::duration time) {
     std::byte byte{};
     try {

@@ -1,7 +1,7 @@
 // The bytes between a TCPStore's client and server; see PROTOCOL.md.
 //
-// Threads: values; a FrameReader belongs to the thread that reads the connection. It checks each length that a peer
-// announces against a limit, and memory grows only with the bytes that really arrive.
+// Threads: values; a FrameReader belongs to the thread that reads the connection. It checks each announced length
+// against a limit, and its memory grows only with the bytes that arrive.
 #pragma once
 
 #include "core/assert.hpp"
@@ -19,10 +19,10 @@
 
 namespace tutti::store {
 
-/// Both ends name it in the handshake.
+/// The purpose that both ends give in the handshake.
 inline constexpr std::string_view store_purpose = "store";
 
-/// Numbers never change their meaning.
+/// The fields of each request; after ";" those of the answer. Numbers never change their meaning.
 enum class Op : std::uint8_t {
     set = 1,          ///< key, value
     get = 2,          ///< keys: waits; the values
@@ -34,50 +34,50 @@ enum class Op : std::uint8_t {
     num_keys = 8,     ///< the number
     wait = 9,         ///< keys: waits
     multi_set = 10,   ///< key, value, key, value, …
-    join = 11,  ///< this client is a worker; their number so far, where the server listens, its local door or nothing
-    await_workers = 12,  ///< number: waits
+    join = 11,  ///< this client is a worker; the number of workers so far, server's address, local door or nothing
+    await_workers = 12,  ///< number of workers: waits for them
     count_workers = 14,  ///< the number of workers so far
-    cancel = 13,         ///< the client expects no answer to the request of the same id any more; not answered itself
+    cancel = 13,         ///< the client no longer expects an answer to the request with this id; not answered
     post = 15,           ///< as multi_set, but not answered
     post_pipe = 16,      ///< at the local door: asks for a pipe for posts; answered by one byte and its descriptor
     set_will = 17,       ///< key, value: set when this connection ends, unless the key exists
     // Answers:
     ok = 64,
     error = 65,   ///< one field: the message
-    refused = 66  ///< one field: why this client may not use the server for any request
+    refused = 66  ///< one field: why the server refuses all requests of this client
 };
 
 struct FrameHeader {
     Op op{};
     std::uint64_t request = 0;
     std::uint64_t body_bytes = 0;
-    std::uint32_t posts = 0;  ///< that the client has written to its pipe before, modulo 2^32
+    std::uint32_t posts = 0;  ///< how many the client has written to its pipe before, modulo 2^32
 };
 
 inline constexpr std::size_t header_bytes = 24;
 inline constexpr std::size_t field_header_bytes = 8;
-/// A value of the largest size with its key, or many smaller ones.
+/// Room for a value and a key of the largest size, or many smaller ones.
 inline constexpr std::uint64_t max_body_bytes = max_value_bytes + 4 * max_key_bytes;
 
 std::array<char, header_bytes> encode(const FrameHeader& header);
-/// nullopt: not a header of ours, or a body over the limit.
+/// nullopt: not a frame header of this protocol, or a body over the limit.
 std::optional<FrameHeader> decode(std::span<const char, header_bytes> bytes);
 
 std::array<char, 8> encode_number(std::uint64_t number);
 std::optional<std::uint64_t> decode_number(std::string_view field);
 
-/// A body is a row of fields, each a length and its bytes. nullopt when a length leaves the body.
+/// A body is a sequence of fields, each a length and its bytes. nullopt if a length exceeds the body.
 std::optional<std::vector<std::string_view>> split_fields(std::string_view body);
-/// The same into a vector that keeps its memory; false when a length leaves the body.
+/// As above, into a vector whose memory is reused; false if a length exceeds the body.
 bool split_fields(std::string_view body, std::vector<std::string_view>& fields);
 
-/// The body of a frame: in the bytes just received, or, when it came in several pieces, in memory of its own.
+/// The body of a frame: in the bytes just received or, if it arrived in several pieces, in memory of its own.
 class FrameBody {
  public:
     explicit FrameBody(std::string_view bytes) : bytes_(bytes) {}
     explicit FrameBody(std::string& own) : bytes_(own), own_(&own) {}
     std::string_view view() const noexcept { return bytes_; }
-    /// Leaves nothing behind; a large body is not copied.
+    /// Moves the body out; a body in its own memory is not copied.
     std::string take() { return own_ != nullptr ? std::move(*own_) : std::string(bytes_); }
 
  private:
@@ -88,8 +88,8 @@ class FrameBody {
 /// Cuts a stream of bytes into frames. A frame that arrives whole is not copied.
 class FrameReader {
  public:
-    /// Calls on_frame(header, body) for each whole frame; on_frame answers whether to go on. False: the stream is
-    /// not ours, or on_frame said stop.
+    /// Calls on_frame(header, body) for each complete frame; on_frame returns whether to continue. False: the stream
+    /// violates the protocol, or on_frame stopped.
     template <class OnFrame>
     bool feed(std::string_view bytes, OnFrame&& on_frame) {
         while (true) {

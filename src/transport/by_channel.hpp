@@ -1,5 +1,5 @@
-// ByChannel: a list of waiting items for each channel. It keeps the memory of items that have gone for later ones, so
-// it allocates nothing where as many go as come.
+// ByChannel: a list of waiting items for each channel. It keeps the memory of removed items and reuses it for later
+// ones, so it allocates nothing while items are removed as often as they are added.
 //
 // Threads: one at a time.
 #pragma once
@@ -24,7 +24,7 @@ class ByChannel {
     bool empty() const noexcept { return lists_.empty(); }
     bool contains(std::uint64_t channel) const { return lists_.contains(channel); }
     Channel find(std::uint64_t channel) { return lists_.find(channel); }
-    /// Null: nothing waits there.
+    /// The items that wait on a channel; null: none waits.
     const List* on(std::uint64_t channel) const {
         const auto found = lists_.find(channel);
         TUTTI_ASSERT(found == lists_.end() || !found->second.empty());
@@ -32,7 +32,7 @@ class ByChannel {
     }
     Channel end() noexcept { return lists_.end(); }
 
-    /// The last one on its channel. It stays in its place.
+    /// Appends an item to the channel's list. Its address does not change while it is in the list.
     T& add(std::uint64_t channel, T item) {
         List& list = lists_[channel];
         if (spare_.empty()) return list.emplace_back(std::move(item));
@@ -45,7 +45,7 @@ class ByChannel {
         drop(channel->second, item);
         if (channel->second.empty()) lists_.erase(channel);
     }
-    /// Those for which `condition` holds. Returns how many.
+    /// Removes the items of a channel for which `condition` holds. Returns their number.
     template <class Condition>
     std::size_t remove_if(Channel channel, const Condition& condition) {
         TUTTI_ASSERT(channel != lists_.end());

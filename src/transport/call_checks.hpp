@@ -1,4 +1,5 @@
-// CallChecks: detects that two ranks have called different operations where no message meets a receive that shows it.
+// CallChecks: detects that two ranks have called different operations in the cases where no message meets a receive and
+// shows the difference.
 //
 // Threads: one at a time.
 #pragma once
@@ -10,37 +11,39 @@
 
 namespace tutti::transport {
 
-/// The calls behind a mailbox's channels, as its owner knows them. Asked under the mailbox's lock.
+/// What a mailbox's owner knows of the operations behind the channels. The mailbox calls these under its lock.
 class Calls {
  public:
     virtual ~Calls() = default;
-    /// Whether this rank has left the group with that channel, or leaves it: no receive will come.
+    /// Whether this rank has left, or is leaving, the group that uses a channel: no receive will be posted there.
     virtual bool has_left(std::uint64_t /*channel*/) const { return false; }
-    /// The fingerprint of this rank's collective on a channel; 0: it is not known (yet).
+    /// The fingerprint of this rank's collective on a channel; 0: not known (yet).
     virtual std::uint64_t fingerprint_of(std::uint64_t /*channel*/) const { return 0; }
-    /// Whether a collective with that channel is over here: no receive will come.
+    /// Whether this rank has finished the collective of a channel: no receive will be posted there.
     virtual bool has_finished(std::uint64_t /*channel*/) const { return false; }
-    /// Whether all that goes to a peer on the channel of a collective has been given to its stream.
+    /// Whether this rank has handed all messages of a channel's collective for a peer to the stream to that peer.
     virtual bool has_sent_all(int /*peer*/, std::uint64_t /*channel*/) const { return false; }
 };
 
 class CallChecks {
  public:
-    /// All must outlive it.
+    /// The CallChecks keeps references: all three arguments must outlive it.
     CallChecks(const Calls& calls, const Matching& matching, Findings& findings)
         : calls_(calls), matching_(matching), findings_(findings) {}
 
     bool has_left(std::uint64_t channel) const { return calls_.has_left(channel); }
-    /// A message that no receive waits for. False: it shows that its sender does something else.
+    /// Checks a message that no posted receive matches. False: the message shows that its sender runs another
+    /// operation.
     bool allows_unmet(int from, const Frame& frame);
     enum class Answer : std::uint8_t { none, refused, finished, mismatch };
-    /// What to answer a peer that waits for this rank (Frame::Kind::probe).
+    /// The answer to a probe (Frame::Kind::probe), by which a peer says that it waits for this rank.
     Answer answer_probe(int from, const Frame& frame);
-    /// The peer has sent all messages of its collective on that channel that are for this rank.
+    /// Checks a peer's notice that it has sent this rank all messages of its collective on that channel.
     void on_finished(int from, const Frame& frame);
-    /// Compares the messages that came on a channel before its operation began here.
+    /// Compares the fingerprints of messages that arrived on a channel before this rank began the operation there.
     void check_unexpected(std::uint64_t channel, std::uint64_t fingerprint);
-    /// The operation is over: a message that came on its channel and met no receive is a mismatch.
+    /// This rank has finished the operation: reports a mismatch for each message on its channel that no receive
+    /// matched.
     void check_surplus(std::uint64_t channel, std::uint64_t fingerprint);
 
  private:

@@ -1,4 +1,4 @@
-// Findings: what a mailbox has found and cannot settle itself, until its owner takes it.
+// Findings: problems and events that a mailbox has found and its owner has to handle. They wait here for the owner.
 //
 // Threads: one at a time.
 #pragma once
@@ -17,9 +17,9 @@ namespace tutti::transport {
 
 struct Finding {
     enum class Kind : std::uint8_t {
-        mismatch,    ///< a peer's message does not fit the receive that it meets, or a probe found another operation
-        damaged,     ///< bytes of a peer changed on the way; its stream is closed
-        left_group,  ///< a peer has left the group with that channel: all that it sent there has been seen
+        mismatch,    ///< a message does not fit the receive that it matched, or a probe found another operation
+        damaged,     ///< bytes from a peer were corrupted on the way; its stream is closed
+        left_group,  ///< a peer has left the channel's group, and this rank has seen all that it sent there
     };
     Kind kind = Kind::mismatch;
     int peer = -1;
@@ -47,7 +47,7 @@ class Findings {
                           .their_bytes = their_bytes,
                           .my_bytes = my_bytes});
     }
-    /// Whether a message is the one that a receive is for; else that is a mismatch.
+    /// Whether a message has the length and fingerprint of the receive that it matched; if not, adds a mismatch.
     bool fits(int source, const Frame& frame, const Transfer& receive) {
         TUTTI_ASSERT(!receive.done);
         TUTTI_ASSERT(receive.peer == any_source || receive.peer == source);

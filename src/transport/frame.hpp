@@ -1,5 +1,5 @@
 // Frame: the header of a message, or a control message between two mailboxes, in the stream between two ranks
-// (WIRE.md). A stream that carries short messages as a whole (ShortMessage) carries a frame without payload as one.
+// (WIRE.md). A stream that supports short messages (ShortMessage) carries a frame without payload as one of those.
 //
 // Threads: values.
 #pragma once
@@ -34,9 +34,9 @@ struct Frame {
     std::uint64_t fingerprint = 0;
     std::uint64_t length = 0;  ///< bytes of the whole message
     std::uint64_t id = 0;      ///< request, clear, ready, data: the sender's transfer; eager, credit: bytes given back;
-                               ///< refused: the request that nobody will take, 0: the answer to a probe;
-                               ///< finished: nothing, it is the answer to a probe
-    std::uint64_t address = 0;  ///< request: where the message lies (an address or a Place), when the receiver may read
+                               ///< refused: the request that the receiver will never take, or 0 in the answer to a
+                               ///< probe; finished: unused (the frame answers a probe)
+    std::uint64_t address = 0;  ///< request: where the message lies (an address or a Place), if the receiver may read
                                 ///< it there; else 0
 
     std::span<const std::byte> bytes() const { return std::as_bytes(std::span(this, 1)); }
@@ -45,9 +45,9 @@ static_assert(sizeof(Frame) == 56);
 
 inline constexpr std::uint64_t collective_channel = std::uint64_t{1} << 63;
 
-/// A frame without payload, in one piece; false if the stream cannot.
+/// Writes a frame without payload as one short message; false if the stream cannot take it.
 bool put_frame(Stream& stream, const Frame& frame);
-/// The frame of such a message, which the stream has shown. Its magic number is 0 if it is none.
+/// Decodes the frame of a short message that the stream has delivered. Its magic number is 0 if it holds no frame.
 Frame take_frame(Stream& stream, const ShortMessage& message, std::uint64_t world);
 
 }  // namespace tutti::transport

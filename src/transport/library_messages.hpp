@@ -20,8 +20,8 @@ class LibraryMessages {
  public:
     explicit LibraryMessages(Streams& streams) : streams_(streams) {}
 
-    /// Begins a receive of the message that has this number at its source. False: the library does not move it, or the
-    /// receive combines.
+    /// Begins a receive of message `number` from `source`. False: the library does not move the message, or the receive
+    /// combines.
     bool receive(int source, std::uint64_t number, Transfer& receive);
     /// Begins the send to a peer that has begun its receive. False: the library does not move it.
     bool send(int to, std::uint64_t number, Transfer& send);
@@ -35,11 +35,11 @@ class LibraryMessages {
     };
     struct Progress {
         bool moved = false;
-        std::vector<Failure> failures{};  ///< those messages are under way no longer, and not done
+        std::vector<Failure> failures{};  ///< their messages are no longer under way, and not done
     };
-    /// Looks at all of them; transfers that are over become done.
+    /// Polls all messages under way, and marks transfers that have completed as done.
     Progress progress();
-    /// Gives up one; false: it was not under way.
+    /// Gives up one transfer; false: it was not under way.
     bool withdraw(const Transfer& transfer);
     /// Gives up all.
     void drop_all() { under_way_.clear(); }

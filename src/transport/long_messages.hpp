@@ -1,5 +1,5 @@
-// LongMessages: messages that ask before they move (the rendezvous protocol): the sends that have been announced, and
-// the receives whose sender has been cleared to send.
+// LongMessages: the state of the rendezvous protocol: sends that this rank has announced, and receives whose sender it
+// has cleared to send.
 //
 // Threads: one at a time.
 #pragma once
@@ -19,19 +19,19 @@ namespace tutti::transport {
 
 class LongMessages {
  public:
-    /// The id of a send, which its request carries and its answer names.
+    /// Registers a send. Returns its id, which the request carries and the answer names.
     std::uint64_t announce(Transfer& send) {
         TUTTI_ASSERT(!send.done);
-        TUTTI_ASSERT(next_id_ >> 40 == 0);  // a key has room for no more
+        TUTTI_ASSERT(next_id_ >> 40 == 0);  // a key has room for 40 bits
         announced_[next_id_] = &send;
         return next_id_++;
     }
-    /// The send to `to` that is answered; it waits no longer. Null: there is none with that id.
+    /// Takes out the announced send to `to` with this id, which the peer has answered. Null: there is none.
     Transfer* take_announced(int to, std::uint64_t id) {
         const auto found = announced_.find(id);
         return found == announced_.end() || found->second->peer != to ? nullptr : take(announced_, id);
     }
-    /// Whether it had been announced and not answered.
+    /// Takes out a send. Returns whether it was announced and not answered.
     bool withdraw(const Transfer& send) {
         const auto found = std::find_if(announced_.begin(), announced_.end(),
                                         [&](const auto& entry) { return entry.second == &send; });
@@ -40,20 +40,20 @@ class LongMessages {
         return true;
     }
 
-    /// The receive's sender is cleared to send.
+    /// Registers a receive whose sender is cleared to send.
     void grant(int source, std::uint64_t id, Transfer& receive) {
         TUTTI_ASSERT(receive.peer == source);
         TUTTI_ASSERT(!receive.done);
         granted_[key(source, id)] = &receive;
     }
-    /// The receive for data that come; null: there is none for so many bytes.
+    /// Takes out the receive for arriving data; null: there is none with this id and length.
     Transfer* take_granted(int source, std::uint64_t id, std::size_t bytes) {
         const auto found = granted_.find(key(source, id));
         if (found == granted_.end() || found->second->peer != source || found->second->bytes != bytes) return nullptr;
         return take(granted_, found->first);
     }
 
-    /// An answer to a request, which is sent in the next turn.
+    /// An answer to a request, to be sent in the next turn.
     struct Clear {
         int to;
         std::uint64_t channel, id;
@@ -64,7 +64,7 @@ class LongMessages {
         TUTTI_ASSERT(clear.kind == Frame::Kind::clear || clear.kind == Frame::Kind::ready);
         clears_.push_back(clear);
     }
-    /// Those of the last turn, until the next call.
+    /// The answers queued in the last turn; valid until the next call.
     std::span<const Clear> take_clears() {
         taken_.clear();
         taken_.swap(clears_);

@@ -1,12 +1,12 @@
 // Mailbox: messages between the ranks of one world over streams: one frame format, matching, two protocols.
 //
-// A message is sent on a channel (a collective's sequence number, or a tag) and meets the receive of the same channel
-// and source; messages of one source and channel are matched in order. Short messages travel at once with their header
-// (eager). Where no receive is posted they wait in the stream while it fills other receives, then in memory. Each peer
-// may have a bounded number of bytes under way like that; it gets that credit back as receives take them, mostly with
-// messages that go the other way anyhow. A message that is longer, or exceeds that bound, announces itself (request to
-// send) and moves straight between the user's buffers once the receive has answered (clear to send), so memory stays
-// bounded and no long message keeps others waiting for a receive that comes later.
+// A message is sent on a channel (a collective's sequence number, or a tag) and matches a receive of the same channel
+// and source; messages of one source and channel match in order. Short messages are sent at once with their header
+// (eager). If no receive is posted, they wait in the stream while it fills other receives, then in memory. Credit
+// bounds the eager bytes that each peer may have under way; the receiver gives it back as receives consume them, mostly
+// in messages that it sends anyway. A message that is longer, or exceeds the credit, is announced (request to send) and
+// moves straight between the user's buffers once the receiver has answered (clear to send), so memory stays bounded and
+// no long message blocks others while its receive is not posted.
 //
 // Every header carries the world's id with its generation, and a fingerprint of the operation. A frame of another
 // world is refused; a fingerprint or length that differs from the receive's is a mismatch, reported with both sides.
@@ -39,7 +39,7 @@ namespace tutti::transport {
 
 class Mailbox {
  public:
-    /// `neighbours`: null where no memory is shared. All three must outlive it.
+    /// `neighbours`: null if the ranks share no memory. `streams`, `calls` and `neighbours` must outlive the mailbox.
     Mailbox(int rank, int size, std::uint64_t world, Streams& streams, const Calls& calls,
             const Neighbours* neighbours = nullptr);
     ~Mailbox();
@@ -50,61 +50,62 @@ class Mailbox {
     void post_send(Transfer& transfer);
     /// `transfer.done` becomes true when the target holds the message.
     void post_receive(Transfer& transfer);
-    /// Sends a short message at once, without a Transfer; where that is not possible, does nothing and returns false.
+    /// Sends a short message at once, without a Transfer; returns false, without effect, if that is not possible.
     bool send_now(int to, std::uint64_t channel, std::uint64_t fingerprint, std::span<const std::byte> payload);
-    /// Fills a receive of a named source that is not posted, with a short message that is there or comes within the
-    /// looks that `waiting` allows. False: post the receive. Receives of that source and channel must not be posted
-    /// meanwhile.
+    /// Fills a receive that is not posted, from a named source, with a short message that has arrived or arrives within
+    /// the polls that `waiting` allows. False: post the receive. No other receive of the same source and channel may be
+    /// posted meanwhile.
     bool receive_now(Transfer& receive, Waiting& waiting);
-    /// Tells a peer what this rank waits for, so that a mismatch shows where no message would show it.
+    /// Tells a peer what this rank waits for, so that the peer detects a mismatch even if no message would show it.
     void probe(int peer, std::uint64_t channel, std::uint64_t fingerprint);
-    /// For the owner's comparisons as a collective begins and ends.
+    /// For the owner, which compares operations as a collective begins and ends.
     CallChecks& checks() noexcept { return checks_; }
-    /// From now on looks for messages of this peer, also if nothing is posted for it.
+    /// From now on polls the stream of this peer, even if nothing is posted for it.
     void activate(int peer) { peers_.at(peer); }
     /// Moves all that can move now; true if anything did.
     bool progress();
-    /// This rank's own messages of so many bytes or more go that way. Call before the first one.
+    /// The receiver reads this rank's messages of `bytes` or more in place (SingleCopyReceives). Call before the first
+    /// one.
     void pull_from(std::size_t bytes) noexcept { pulls_.pull_from(bytes); }
-    /// Its findings since the last call. After a mismatch the mailbox makes no progress: its owner has to end it.
+    /// The findings since the last call. After a mismatch the mailbox makes no progress: its owner has to end it.
     std::vector<Finding> take_findings() { return findings_.take(); }
     bool has_findings() const noexcept { return !findings_.empty(); }
-    /// Forgets all transfers; their owners are about to go. From now on finish() says nothing.
+    /// Forgets all transfers, which their owners are about to destroy. From now on finish() announces no end.
     void drop_all();
-    /// Forgets one receive that nothing has met yet; false if it is already being filled.
+    /// Forgets a receive that no message has matched; false if a message is already filling it.
     bool cancel_receive(Transfer& transfer);
-    /// Forgets one send that its receiver will not take: to this rank itself, refused, or to a rank that has left.
+    /// Forgets a send that no receiver will take: to this rank itself, refused, or to a rank that has left.
     void cancel_send(Transfer& transfer);
-    /// Calls `see(source, channel, fingerprint)` for each message that has come and that no receive has met.
+    /// Calls `see(source, channel, fingerprint)` for each message that has arrived and matched no receive.
     void for_each_unmatched(const std::function<void(int, std::uint64_t, std::uint64_t)>& see) const {
         matching_.for_each_unexpected([&](const Unexpected& message) {
             if (message.bound == nullptr) see(message.source, message.frame.channel, message.frame.fingerprint);
         });
     }
-    /// Refuses the messages that have been announced for groups that this rank has left.
+    /// Refuses the messages that peers have announced for groups that this rank has left.
     void refuse_unmet();
-    /// Says on every stream that nothing more will come, once that is so. Returns the peers that may still lack bytes
+    /// Tells every peer that nothing more will come, once that is true. Returns the peers that may still lack bytes
     /// that this rank sent: call it again for them.
     std::vector<int> finish();
-    /// How the stream from a peer ended, once all of it has been read; null: something may come.
+    /// How the stream from a peer ended, once this rank has read all of it; null: more may come.
     const StreamEnd* end_of(int peer) const noexcept;
-    /// The same, or this rank has given the stream up.
+    /// Whether the stream from a peer has ended, or this rank has given it up.
     bool is_over(int peer) const noexcept;
     /// Descriptors worth polling: for input, or for output where something is queued.
     void pollables(std::vector<Pollable>& into) const;
-    /// Threads of the transport move the bytes (Streams::has_threads).
+    /// Whether threads of the transport move the bytes (Streams::has_threads).
     bool has_threads() const noexcept { return streams_.has_threads(); }
 
-    /// From here on messages of ranks of this host are read where they lie, see SingleCopyReceives.
+    /// The length from which a receiver on this host reads messages in place (SingleCopyReceives).
     static constexpr std::size_t pull_bytes_on_shared_cores = SingleCopyReceives::bytes_on_shared_cores;
     static constexpr std::size_t pull_bytes_on_own_cores = SingleCopyReceives::bytes_on_own_cores;
-    static constexpr std::size_t eager_bytes = std::size_t{256} << 10;  ///< of one message
+    static constexpr std::size_t eager_bytes = std::size_t{256} << 10;  ///< the longest eager message
 
  private:
     Transfer* take_posted(int source, std::uint64_t channel);
     void count_awaited(const Transfer& receive, int by);
     void enqueue(int to, const Frame& frame, Transfer* transfer);
-    /// A frame without payload of this world.
+    /// Sends a frame without payload, with this world's id.
     void say(int to, Frame::Kind kind, std::uint64_t channel, std::uint64_t id, std::uint64_t fingerprint = 0);
     void send_to_itself(Transfer& transfer);
     bool read_some(Peer& peer);
@@ -116,7 +117,7 @@ class Mailbox {
     bool on_probe(Peer& peer, const Frame& frame);
     void on_payload_complete(Peer& peer);
     void consumed(Peer& peer, std::size_t length);
-    /// When this rank clears the sender to send: at once, or behind the messages that it posts in the same turn.
+    /// When this rank clears the sender to send: at once, or after the messages that it posts in the same turn.
     enum class When { now, next_turn };
     void grant(int source, const Frame& request, Transfer& receive, When when);
     void clear(int source, std::uint64_t id, Transfer& receive, When when);
@@ -135,7 +136,7 @@ class Mailbox {
     Peers peers_;
     Bounce bounce_;
     unsigned turns_ = 0;
-    bool dropped_ = false;  // all transfers, so that a stream may have broken off inside of a message
+    bool dropped_ = false;  // all transfers were dropped, so a stream may have broken off inside a message
 };
 
 }  // namespace tutti::transport

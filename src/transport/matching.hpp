@@ -1,5 +1,5 @@
-// Matching: which message meets which receive. Of one source and channel the n-th message meets the n-th receive;
-// whichever comes first waits for the other here.
+// Matching: which message matches which receive. The n-th message of a source and channel matches the n-th receive;
+// whichever comes first waits here for the other.
 //
 // Threads: one at a time.
 #pragma once
@@ -21,10 +21,10 @@ namespace tutti::transport {
 struct Unexpected {
     int source = 0;
     Frame frame{};
-    SpareMemory::Block bytes{};      ///< eager; frame.length of them
+    SpareMemory::Block bytes{};      ///< eager: the frame.length bytes of the message
     bool complete = false;           ///< all bytes are here (request: always)
-    Transfer* bound = nullptr;       ///< a receive that waits for the rest
-    Transfer* local_send = nullptr;  ///< a message to oneself
+    Transfer* bound = nullptr;       ///< the receive that has matched it and waits for the remaining bytes
+    Transfer* local_send = nullptr;  ///< set for a message of this rank to itself
 
     std::span<const std::byte> message() const { return {bytes.get(), frame.length}; }
 };
@@ -33,29 +33,29 @@ class Matching {
  public:
     // ---- Receives that wait
     void post(Transfer& receive);
-    /// The receive that a message meets, which waits no longer; null: none does.
+    /// Takes out the receive that a message matches; null: there is none.
     Transfer* take_posted(int source, std::uint64_t channel);
     bool is_posted(int source, std::uint64_t channel) const;
-    /// A receive of that source alone; null: none waits.
+    /// The waiting receive that names this source (not any_source); null: there is none.
     const Transfer* posted_for(int source, std::uint64_t channel) const;
-    /// False: it does not wait.
+    /// Takes out a receive; false: it was not waiting.
     bool withdraw(const Transfer& receive);
-    /// A message of any rank may meet a receive.
+    /// Whether a receive from any source waits.
     bool waits_for_any() const noexcept { return posted_for_any_ > 0; }
 
     // ---- Messages that wait
     bool has_unexpected(std::uint64_t channel) const { return !unexpected_.empty() && unexpected_.contains(channel); }
     Unexpected& keep(int source, const Frame& frame);
-    /// With memory for its bytes.
+    /// As keep(), with memory for the bytes of the message.
     Unexpected& keep_with_bytes(int source, const Frame& frame);
-    /// The message that a receive meets; null: none waits.
+    /// The message that a receive matches; null: none waits.
     Unexpected* find(const Transfer& receive);
     void forget(const Unexpected& message);
     void forget_if(std::uint64_t channel, const std::function<bool(const Unexpected&)>& condition);
     void forget_if(const std::function<bool(const Unexpected&)>& condition);
-    /// Calls `see` for each.
+    /// Calls `see` for each waiting message.
     void for_each_unexpected(const std::function<void(const Unexpected&)>& see) const { unexpected_.for_each(see); }
-    /// All on a channel, in the order of their arrival.
+    /// All messages that wait on a channel, in the order of their arrival.
     const std::list<Unexpected>& on(std::uint64_t channel) const;
 
     void drop_all();
@@ -63,7 +63,7 @@ class Matching {
  private:
     ByChannel<Transfer*> posted_;
     ByChannel<Unexpected> unexpected_;  // in order of arrival
-    SpareMemory memory_;                // of their bytes
+    SpareMemory memory_;                // the memory of their bytes
     std::size_t posted_for_any_ = 0;    // receives of any source
 };
 

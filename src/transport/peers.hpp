@@ -1,4 +1,4 @@
-// Peers: a mailbox's state for each rank with which it has exchanged something.
+// Peers: a mailbox's state for each rank with which it has exchanged messages.
 //
 // Threads: one at a time.
 #pragma once
@@ -20,24 +20,24 @@ namespace tutti::transport {
 /// How the stream from a peer ended.
 struct StreamEnd {
     Instant when;
-    std::string broken{};  ///< why it broke off; empty: its peer has said that nothing more comes
+    std::string broken{};  ///< why it broke off; empty: the peer has said that nothing more comes
 };
 
 struct Peer {
     int rank = 0;
-    bool lost = false;        ///< nothing is read or written any more
+    bool lost = false;        ///< this rank reads and writes nothing more
     bool has_end = false;     ///< we have told the peer that nothing more comes
-    std::size_t awaited = 0;  ///< receives of it that are posted or granted, and sends that it has to answer
+    std::size_t awaited = 0;  ///< posted or granted receives from it, and sends that it has to answer
     Credit credit{};
     SendQueue queue{};
     FrameReader reader{};
-    std::optional<StreamEnd> end{};  ///< why it is lost
+    std::optional<StreamEnd> end{};  ///< set once it is lost: how its stream ended
 
-    /// `why`: empty if the peer has said so.
+    /// Marks the peer as lost. `why`: empty if the peer itself has ended the stream.
     void lose(std::string why);
-    /// A stream that has ended, or broken off, gives nothing more: then the peer is lost. True: its bytes were damaged.
+    /// Marks the peer as lost if its stream has ended or broken off. True: its bytes were damaged.
     bool look_at_end(const Stream& stream);
-    /// Its transfers are about to go.
+    /// Forgets its transfers, which their owners are about to destroy.
     void drop() noexcept;
 };
 
@@ -53,12 +53,12 @@ class Peers {
         TUTTI_ASSERT(slot->rank == rank);
         return *slot;
     }
-    /// Null: nothing has been exchanged with it.
+    /// Null: nothing has been exchanged with that rank.
     Peer* find(int rank) const noexcept {
         TUTTI_ASSERT(static_cast<std::size_t>(rank) < peers_.size());
         return peers_[static_cast<std::size_t>(rank)].get();
     }
-    /// All that have been met, by their order; more may be met while somebody goes through them.
+    /// The number of ranks met so far. met(index) gives them in the order of meeting; more may be met during a loop.
     std::size_t met() const noexcept { return order_.size(); }
     Peer& met(std::size_t index) const {
         TUTTI_ASSERT(index < order_.size());

@@ -1,4 +1,4 @@
-// SendQueue: frames that wait until the stream to their peer takes them, in order.
+// SendQueue: frames that wait, in order, until the stream to their peer accepts them.
 //
 // Threads: one at a time.
 #pragma once
@@ -17,14 +17,14 @@ namespace tutti::transport {
 class SendQueue {
  public:
     bool empty() const noexcept { return frames_.empty(); }
-    /// A frame, and behind it the message of a transfer, which is done when all has been written; null: none.
+    /// Queues a frame and the message of `transfer` (null: none). The transfer is done when all its bytes are written.
     void push(const Frame& frame, Transfer* transfer) {
         TUTTI_ASSERT(frame.magic == Frame::magic_number);
         TUTTI_ASSERT(transfer == nullptr || frame.length == transfer->bytes);
         TUTTI_ASSERT(transfer == nullptr || !transfer->done);
         frames_.push({frame, 0, transfer});
     }
-    /// A turn's worth. True: some bytes have gone.
+    /// Writes at most turn_bytes. True: the stream has taken some bytes.
     bool write(Stream& stream);
     bool holds(const Transfer& transfer) const;
     void clear() noexcept { frames_.clear(); }
@@ -38,8 +38,8 @@ class SendQueue {
     Queue<Outgoing> frames_;
 };
 
-/// A turn moves a bounded number of bytes each way, so that both directions flow at once, and bytes under way between
-/// two ranks of one machine are still in the cache when they are read.
+/// The most bytes that a turn moves in each direction, so that both directions flow at once, and bytes between two
+/// ranks of one machine are still in the cache when the receiver reads them.
 inline constexpr std::size_t turn_bytes = std::size_t{256} << 10;
 
 }  // namespace tutti::transport

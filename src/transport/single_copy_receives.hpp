@@ -1,5 +1,5 @@
-// SingleCopyReceives: messages of ranks of this host that are read where they lie, by a call of the kernel or in memory
-// that this rank maps too: copied once.
+// SingleCopyReceives: receives that read a message in the memory of its sender, a rank of this host, by a system call
+// or in memory that both ranks map. The message is copied once.
 //
 // Threads: one at a time.
 #pragma once
@@ -18,31 +18,32 @@ namespace tutti::transport {
 
 class SingleCopyReceives {
  public:
-    /// From here on messages go that way, if that is possible. Shorter ones are copied twice, by both sides at the same
-    /// time where every rank has a core: there the limit lies between the two, as pull_from() says. A message in memory
-    /// that the other maps too needs no call, and is copied once from 48 KB on in any case.
+    /// Receivers read messages of at least this length in place, if they can. Shorter ones are copied twice; where
+    /// every rank has a core of its own, both sides copy at the same time, so there the limit lies between the two
+    /// constants (see pull_from()). A message in memory that the peer maps too needs no system call, and is read in
+    /// place from 48 KB on.
     static constexpr std::size_t bytes_on_shared_cores = std::size_t{48} << 10;
     static constexpr std::size_t bytes_on_own_cores = std::size_t{128} << 10;
 
-    /// Null where no memory is shared; it must outlive this.
+    /// `neighbours`: null if the ranks share no memory; it must outlive this object.
     explicit SingleCopyReceives(const Neighbours* neighbours) : neighbours_(neighbours) {}
 
-    /// This rank's own messages of so many bytes or more.
+    /// Peers read this rank's messages of `bytes` or more in place.
     void pull_from(std::size_t bytes) noexcept {
-        TUTTI_ASSERT(bytes > 0 && bytes <= bytes_on_own_cores);  // a longer short message would break the peer's bound
+        TUTTI_ASSERT(bytes > 0 && bytes <= bytes_on_own_cores);  // a longer eager message would exceed the peer's limit
         from_bytes_ = bytes;
     }
     std::size_t from_bytes() const noexcept { return from_bytes_; }
-    /// The place of a message that the peer can read where it lies (Place::bits()), or 0.
+    /// The place (Place::bits()) of a message in memory that the peer maps too; 0: it does not lie there, or is short.
     std::uint64_t place_of(int to, std::span<const std::byte> message) const {
         return message.size() >= bytes_on_shared_cores && neighbours_ != nullptr ? neighbours_->place(to, message) : 0;
     }
-    /// Where the peer reads it: its place or its address; 0: it cannot, or it is short.
+    /// Where the peer can read a message: a place or an address; 0: nowhere, or the message is short.
     std::uint64_t address_for(int to, std::span<const std::byte> message) const;
-    /// Whether this rank can read what lies at such an address of that rank.
+    /// Whether this rank can read what lies at such an address or place of `source`.
     bool can_read(int source, std::uint64_t address) const;
 
-    /// A receive that is read from its sender's memory, and the sender's id for it.
+    /// A receive that reads from its sender's memory; `id`: the sender's number of the transfer.
     struct Pull {
         int source = 0;
         std::uint64_t id = 0, address = 0;
@@ -56,16 +57,18 @@ class SingleCopyReceives {
     }
     bool empty() const noexcept { return pulls_.empty(); }
     enum class Outcome : std::uint8_t {
-        some,     ///< a piece of it
-        whole,    ///< all
-        closed,   ///< the peer is gone, which its lifeline tells, or its memory is closed to us: then it has to send
-        revoked,  ///< its owner has taken it back, and tells all why
+        some,     ///< read a piece
+        whole,    ///< read the last piece
+        closed,   ///< the peer has died (its lifeline reports that), or we may not read its memory: then the peer has
+                  ///< to send
+        revoked,  ///< the owner has withdrawn the message, and tells all ranks why
     };
     struct Progress {
         Outcome outcome;
         Pull pull;
     };
-    /// Reads a bounded piece of the first, so that the rank looks at deadlines and aborts meanwhile. There must be one.
+    /// Reads a bounded piece for the first pull, so that the rank can check deadlines and aborts in between. There must
+    /// be a pull.
     Progress progress(Bounce& bounce);
     void drop_all() noexcept { pulls_.clear(); }
 

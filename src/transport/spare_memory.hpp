@@ -1,5 +1,5 @@
-// SpareMemory: memory for messages that come before their receives. It keeps what it gets back, up to a bound, so that
-// a program that does the same again and again has it allocated once.
+// SpareMemory: memory for messages that arrive before their receives are posted. It keeps returned blocks, up to a
+// bound, so that a program that repeats a pattern allocates only once.
 //
 // Threads: one at a time.
 #pragma once
@@ -18,7 +18,7 @@ namespace tutti::transport {
 
 class SpareMemory {
  public:
-    /// It keeps so many bytes at most, and no block that is longer than the longest eager message.
+    /// The most bytes that it keeps. It keeps no block longer than the longest eager message.
     static constexpr std::size_t bytes_max = std::size_t{4} << 20;
     static constexpr std::size_t least_block = 256, longest_block = std::size_t{256} << 10;
 
@@ -33,7 +33,7 @@ class SpareMemory {
         std::size_t size_ = 0;  // a power of two, at least least_block
     };
 
-    /// Of so many bytes, or more.
+    /// A block of at least `bytes` bytes.
     Block take(std::size_t bytes) {
         TUTTI_ASSERT(bytes <= SIZE_MAX / 2);
         Block block;
@@ -70,7 +70,7 @@ class SpareMemory {
     }
 
     static constexpr std::size_t first_ = std::countr_zero(least_block);
-    std::array<Blocks, std::countr_zero(longest_block) - first_ + 1> spare_;  // by the logarithm of their size
+    std::array<Blocks, std::countr_zero(longest_block) - first_ + 1> spare_;  // by the logarithm of the block size
     std::size_t spare_bytes_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// For tests: a stream in memory that takes and gives bytes in pieces as the test cuts them.
+// For tests: an in-memory stream that accepts and delivers bytes in pieces of the test's choice.
 #pragma once
 
 #include "transport/frame.hpp"
@@ -18,7 +18,7 @@ using transport::Frame;
 
 class PieceStream : public transport::Stream {
  public:
-    /// The pieces that reads find, in order; each ends what one read brings.
+    /// The pieces that reads return, in order; one read returns bytes of one piece only.
     std::deque<std::vector<std::byte>> pieces;
     /// How many bytes each write takes.
     std::size_t room = SIZE_MAX;
@@ -51,7 +51,7 @@ class PieceStream : public transport::Stream {
     void close() noexcept override {}
 };
 
-/// Bytes that differ from their neighbours, from one of that number on.
+/// Bytes that differ from their neighbours; the first is number `from` of the sequence.
 inline std::vector<std::byte> numbered(std::size_t count, std::size_t from = 0) {
     std::vector<std::byte> bytes(count);
     for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>((from + i) * 7 + (from + i) / 251);
@@ -65,7 +65,7 @@ inline Frame frame_of(std::uint64_t channel, std::size_t length) {
     return frame;
 }
 
-/// A frame and the message behind it, as they go over a stream.
+/// A frame followed by its message, as they appear in a stream.
 inline std::vector<std::byte> bytes_of(const Frame& frame, std::span<const std::byte> message = {}) {
     const auto header = frame.bytes();
     std::vector<std::byte> bytes(header.begin(), header.end());

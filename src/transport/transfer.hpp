@@ -1,4 +1,4 @@
-// Transfer: one send or receive in progress. It belongs to the caller of a mailbox, and stays where it is while posted.
+// Transfer: one send or receive in progress. The caller of a mailbox owns it, and must not move it while it is posted.
 //
 // Threads: one at a time.
 #pragma once
@@ -14,7 +14,7 @@ namespace tutti::transport {
 
 inline constexpr int any_source = -1;
 
-/// A function that takes the bytes of a message as they come, in order. It refers to its object, which stays in place.
+/// A function that gets the bytes of a message as they arrive, in order. It points to its object, which must not move.
 class ByteSink {
  public:
     ByteSink() = default;

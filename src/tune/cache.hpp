@@ -1,8 +1,8 @@
 // Cache: the numbers of this host in a file of the user's cache directory ($XDG_CACHE_HOME/tutti, ~/.cache/tutti).
 //
-// Never an error: a file that cannot be read, is not this user's, can be written by others, or has any other content
-// than it should counts as absent; one that cannot be written is not written. Threads: any; several processes may read
-// and write at once (files are replaced whole).
+// Never an error: a file counts as absent if it cannot be read, is not this user's, can be written by others, or has
+// invalid contents; a file that cannot be written is not written. Threads: any; several processes may read and write at
+// once (files are replaced as a whole).
 #pragma once
 
 #include "algorithm/tuning.hpp"
@@ -16,20 +16,21 @@
 
 namespace tutti::tune {
 
-/// For files and for other ranks: an object (a map) of the numbers by their names.
+/// The numbers by name, as an object (a map), for files and for other ranks.
 Object object_of(const algorithm::CostModel& costs);
 /// nullopt unless `object` holds every number of a CostModel, within its bounds, and nothing else.
 std::optional<algorithm::CostModel> costs_of(const Object& object);
 
 class Cache {
  public:
-    /// Of the machine that `topology` describes. `folder`: where tutti's folder is (made when it is missing).
+    /// The cache of the machine that `topology` describes. `folder`: the parent of tutti's folder, which is created if
+    /// missing.
     explicit Cache(const std::string& topology, const std::string& folder = user_folder());
 
     std::optional<Measurement> load() const;
     bool save(const Measurement& measured) const;
-    /// True for one of all processes that would measure now, until this object is gone. False also where no file can be
-    /// written.
+    /// True for one process at a time, which then measures, until this object is destroyed. False also if no file can
+    /// be written.
     bool claim();
     bool usable() const noexcept { return static_cast<bool>(folder_); }
     const std::string& file_name() const noexcept { return file_; }

@@ -1,4 +1,4 @@
-// The machine: its description, and the costs of its use. Free functions; any thread.
+// The machine: its description, and its measured costs. Free functions; any thread.
 #pragma once
 
 #include "algorithm/tuning.hpp"
@@ -19,23 +19,23 @@ struct Measurement {
     std::uint32_t attempts = 0;
     Circumstances circumstances{};
     static constexpr std::uint32_t most_attempts = 4;
-    static constexpr std::int64_t busy_for_s = 60;  ///< a busy machine is looked at again after so many seconds
+    static constexpr std::int64_t busy_for_s = 60;  ///< seconds until a busy machine is measured again
 
-    /// Measuring again would gain nothing: all is known, or has been tried often.
+    /// Whether measuring again would gain nothing: all numbers are known, or were tried often.
     bool settled() const noexcept { return missing == 0 || attempts >= most_attempts; }
-    /// The machine was busy, and that is a while ago.
+    /// Whether the machine was busy, at least busy_for_s ago.
     bool outdated(std::int64_t now) const noexcept {
         return circumstances.busy() && (now - busy_for_s >= circumstances.when || now < circumstances.when);
     }
     friend bool operator==(const Measurement&, const Measurement&) = default;
 };
 
-/// Measures the missing numbers, and stops at `deadline`, also when other programs keep the cores busy. Numbers that it
-/// has no time for or cannot see (a line between two cores when it may use one) stay missing. Every number lies within
-/// its field's bounds. Starts threads of its own, and ends them.
+/// Measures the missing numbers, and stops at `deadline`, even if other programs keep the cores busy. Numbers without
+/// time, or that cannot be measured (a line between two cores if it may use only one), stay missing. Every number lies
+/// within its field's bounds. Starts threads of its own, and ends them.
 Measurement measure(const Deadline& deadline, Measurement known = {});
 
-/// All that the numbers depend on, in a line: host, processor, cores that this process may use, caches, kernel,
+/// Everything that the numbers depend on, in a line: host, processor, cores that this process may use, caches, kernel,
 /// version.
 std::string topology();
 

@@ -1,7 +1,7 @@
-// Tune: from the environment and the machine to the tuning that chooses algorithms, equal on all ranks.
+// Tune: makes the tuning that chooses algorithms, equal on all ranks, from the environment and the machine.
 //
-// A rank offers the numbers of its host when it joins; rank 0 makes the tuning of the group from these and from its own
-// TUTTI_TUNE, TUTTI_SCHEDULE and TUTTI_ALGORITHM, and all ranks use it. Threads: any.
+// A rank offers the numbers of its host when it joins; rank 0 makes the group's tuning from these offers and from its
+// own TUTTI_TUNE, TUTTI_SCHEDULE and TUTTI_ALGORITHM, and all ranks use it. Threads: any.
 #pragma once
 
 #include "algorithm/tuning.hpp"
@@ -19,35 +19,35 @@ struct Setting {
     enum class Numbers {
         cached,      ///< measured once for each host
         remeasured,  ///< measured now, and kept
-        uncached,    ///< measured now, the user's cache directory is left alone
+        uncached,    ///< measured now, without the user's cache directory
         none,        ///< off: the table's limits choose
     };
     Numbers numbers = Numbers::cached;
     std::vector<algorithm::Rule> rules;
-    std::vector<algorithm::UserSchedule> schedules{};  ///< of the files that TUTTI_SCHEDULE names
+    std::vector<algorithm::UserSchedule> schedules{};  ///< from the files that TUTTI_SCHEDULE names
 };
 enum class Files { read, ignored };
 /// Throws InvalidArgument that names the variable, the value and what is expected; also for a file that cannot be read
-/// or holds something else than a table, unless files are ignored (ranks whose setting does not count).
+/// or is not a table. Files::ignored does not read files (for ranks whose setting does not count).
 Setting parse_setting(std::string_view text, Files files);
-/// With the schedules of the files in TUTTI_SCHEDULE, a list separated by commas. Throws as well for a file that cannot
-/// be read, and as UserSchedule::proved.
+/// As above, from the environment, with the schedules of the files in TUTTI_SCHEDULE, a list separated by commas. Also
+/// throws for a schedule file that cannot be read, and as UserSchedule::proved.
 Setting setting_from_environment(Files files);
 
-/// The numbers of this host, for rank 0; empty when there are none. They come from the cache; else one process
-/// of the host measures, rank 0 for certain. Once in a process; later calls return the same.
+/// The numbers of this host, encoded for rank 0; empty if there are none. They come from the cache; otherwise one
+/// process of the host measures them, and rank 0 always does. Runs once in a process; later calls return the same.
 std::string offer(const Setting& setting, bool rank_0);
 
-/// The names of those numbers that offer() could not measure: the machine was too busy (the next starts try again), or
-/// has no such thing. Defaults stand in for them.
+/// The names of the numbers that offer() could not measure, for which defaults are used: the machine was too busy (the
+/// next starts try again), or lacks the feature.
 std::vector<std::string_view> still_missing();
 
-/// Whether others had the cores when those numbers were measured: they are worse than the machine, and later starts
-/// measure them again.
+/// Whether other processes used the cores while offer()'s numbers were measured: they are then too slow, and later
+/// starts measure again.
 bool measured_while_busy();
 
-/// Rank 0: the tuning of a group, encoded for everyone. `named`: TUTTI_ALGORITHM. Of several hosts' numbers the slowest
-/// count; offers that are no numbers are left out.
+/// Rank 0: the tuning of a group, encoded for all ranks. `named`: TUTTI_ALGORITHM. If hosts' numbers differ, the
+/// slowest count; invalid offers are ignored.
 std::string decide(const Setting& setting, const std::string& named, const std::vector<std::string>& offers);
 
 /// Reads the text that decide() wrote. Throws InternalError for anything else.

@@ -1,7 +1,7 @@
 // Watch: whether other processes use the cores during a measurement. Where the system does not report that, the cores
 // count as quiet.
 //
-// Threads: one, which makes it and asks it.
+// Threads: one, which makes the object and calls it.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -13,14 +13,14 @@ namespace tutti::tune {
 
 /// How quiet the machine was while it was measured.
 struct Circumstances {
-    double load = 0;        ///< processes that ran in the minute before, for each core of the machine
-    double stolen = 0;      ///< part of the cores' time that other virtual machines had meanwhile
-    double waited = 0;      ///< part of the time that the measuring thread could have run and had no core
-    double spread = 0;      ///< how much longer the same piece of work took on average than at best: 0.1 is a tenth
+    double load = 0;        ///< processes that ran in the minute before, divided by the machine's cores
+    double stolen = 0;      ///< fraction of the cores' time that other virtual machines used meanwhile
+    double waited = 0;      ///< fraction of the time that the measuring thread waited for a core
+    double spread = 0;      ///< mean time of one piece of work over its best, minus 1: 0.1 is 10 % longer
     std::int64_t when = 0;  ///< seconds since 1970; 0: not known
 
-    /// The numbers are worse than the machine is: others had its cores. The load alone says nothing about that: it
-    /// counts the job that was there before.
+    /// Whether others used the cores, so that the numbers are worse than the machine. The load does not count: it
+    /// includes the job that ran before.
     bool busy() const noexcept { return stolen > 0.05 || waited > 0.1 || spread > 0.5; }
     /// "load 0.2, 0 % stolen, ..."
     std::string to_string() const;
@@ -30,7 +30,7 @@ struct Circumstances {
 class Watch {
  public:
     Watch();
-    /// Of the time since it was made.
+    /// The circumstances since construction.
     Circumstances circumstances();
 
  private:

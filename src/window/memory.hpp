@@ -1,13 +1,12 @@
-// Memory: the memory of a window on this host: signals and elements of this rank, and of the ranks that share memory
+// Memory: a window's memory on this host: the signals and elements of this rank, and of the ranks that share memory
 // with it.
 //
-// Each rank's part of symmetric memory begins with its signals, a cache line each: the value, and whether an addition
-// would have passed 2^64 - 1. A line that says whether the rank has let go of the window comes next; the elements
-// follow on a page of their own. A rank without neighbours has ordinary memory of the same layout.
+// Each rank's part of symmetric memory begins with its signals, one cache line for each: the value, and whether an
+// addition would have passed 2^64 - 1. The next line says whether the rank has let go of the window; the elements begin
+// on a page of their own. A rank without neighbours has ordinary memory with the same layout.
 //
-// Threads: any. A signal is atomic: a rank adds to it with release, behind the elements that it has written; a
-// thread that loads it with acquire sees these (pattern A of transport/shm/MEMORY-ORDER.md). Elements are the callers'
-// business.
+// Threads: any. A signal is atomic: a rank adds to it with release, after writing elements; a thread that loads it with
+// acquire sees these elements (pattern A of transport/shm/MEMORY-ORDER.md). Accesses to elements are not synchronised.
 #pragma once
 
 #include "core/assert.hpp"
@@ -40,17 +39,17 @@ class Memory {
 
     bool is_mapped(int rank) const noexcept { return part(rank) != nullptr; }
     bool is_mapped_by_all() const noexcept;
-    /// Of a rank whose memory is mapped, as below.
+    /// For ranks whose memory is mapped; so are the functions below.
     std::byte* elements(int rank) const noexcept {
         TUTTI_ASSERT(is_mapped(rank));
         return part(rank) + head_bytes_;
     }
     /// The elements as a tensor that keeps them mapped.
     Tensor tensor(int rank) const;
-    /// Adds to a signal of that rank, behind all that this thread has written, and wakes the rank. False: the sum would
-    /// pass 2^64 - 1. The signal stays as it is, and check_overflow() of that rank says so from now on.
+    /// Adds to a signal of `rank`, after all writes of this thread, and wakes the rank. False: the sum would exceed 64
+    /// bits. The signal then stays as it is, and check_overflow() on its rank throws from now on.
     bool raise(int rank, int signal, std::uint64_t value) const noexcept;
-    /// Throws InvalidArgument where a rank has tried to raise this rank's signal beyond its end.
+    /// Throws InvalidArgument if a rank has tried to raise this rank's signal beyond 2^64 - 1.
     void check_overflow(const char* name, int signal) const;
     /// This rank has ended the window without the others.
     void let_go() const noexcept { let_go_word(group_.rank()).store(1, std::memory_order_release); }
@@ -70,7 +69,7 @@ class Memory {
     }
     std::atomic<std::uint64_t>& word(int rank, int signal) const noexcept {
         TUTTI_ASSERT(is_mapped(rank));
-        TUTTI_ASSERT(signal >= 0 && signal <= signals_);  // the word behind them says that the rank has let go
+        TUTTI_ASSERT(signal >= 0 && signal <= signals_);  // the last word says whether the rank has let go
         return *reinterpret_cast<std::atomic<std::uint64_t>*>(part(rank) +
                                                               static_cast<std::size_t>(signal) * signal_bytes);
     }
@@ -85,7 +84,7 @@ class Memory {
     std::int64_t element_count_;
     int signals_;
     std::size_t head_bytes_;
-    Tensor own_;                     // all of this rank's part; while it lives, the others' stay mapped
+    Tensor own_;                     // this rank's whole part; while it lives, the others' parts stay mapped
     std::vector<std::byte*> parts_;  // by rank; null: on another host
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);

@@ -1,8 +1,8 @@
-// The messages of a window between hosts: what a rank asks of another, and how it is sent.
+// The messages of a window between hosts: the requests of one rank to another, and how they are sent.
 //
-// A rank asks by a Request, on the window's channel of requests. The payload of a put that is longer than a request has
-// room for follows on the channel of payloads; what a request wants back comes on the channel of answers. Messages of
-// one rank to another on one channel arrive in order, so no message names the request that it belongs to.
+// A rank sends a Request, on the window's channel of requests. The payload of a put that does not fit into the request
+// follows on the channel of payloads; replies come on the channel of answers. Messages of one rank to another on one
+// channel arrive in order, so payloads and answers do not name their request.
 //
 // Threads: any.
 #pragma once
@@ -26,21 +26,21 @@ using detail::WindowMessage;
 struct Request {
     enum class Kind : std::uint32_t {
         put = 1,  ///< write `bytes` bytes at `offset`, then add `value` to `signal`, where it is not 0
-        get,      ///< send them
-        flush,    ///< say that everything before has been done
+        get,      ///< send back `bytes` bytes from `offset`
+        flush,    ///< answer when all earlier requests have been done
         end,      ///< from a rank to itself: its window is closed
-        let_go,   ///< this rank ends its window, and serves what comes until it hears the answer
-        heard,    ///< the answer: nothing more will come
+        let_go,   ///< the sender ends its window; it serves requests until `heard`
+        heard,    ///< the answer to let_go: no more requests will come
     };
     static constexpr std::size_t payload_bytes = 64;
 
     Kind kind{};
     std::uint32_t signal = 0;
     std::uint64_t value = 0;
-    std::uint64_t offset = 0, bytes = 0;  ///< of the target's elements
+    std::uint64_t offset = 0, bytes = 0;  ///< in the target's elements
     std::array<std::byte, payload_bytes> payload{};
 
-    /// The payload of this put is in the request.
+    /// Whether the payload of this put is in the request.
     bool is_whole() const noexcept { return bytes <= payload_bytes; }
 };
 static_assert(sizeof(Request) == 96, "ranks send its bytes");
@@ -48,12 +48,12 @@ static_assert(sizeof(Request) == 96, "ranks send its bytes");
 /// One window's messages.
 class Messages {
  public:
-    /// `number`: of the window, equal on all ranks. The group must outlive it.
+    /// `number`: the window's, equal on all ranks. The group must outlive the object.
     Messages(Group& group, std::uint32_t number) : group_(group), number_(number) {}
 
     Group& group() const noexcept { return group_; }
-    /// Prepared messages to and from a rank of the group. `name`: a literal, for errors. Memory that they use must
-    /// stay.
+    /// Prepared messages to and from a rank of the group. `name`: a literal, for errors. `bytes` must stay valid until
+    /// the message is complete.
     std::shared_ptr<Operation> send(const char* name, int to, WindowMessage way, std::span<const std::byte> bytes,
                                     std::chrono::milliseconds timeout) const;
     std::shared_ptr<Operation> receive(const char* name, int from, WindowMessage way, std::span<std::byte> bytes,
@@ -62,12 +62,13 @@ class Messages {
     std::shared_ptr<Operation> send(const char* name, int to, const Request& request,
                                     std::chrono::milliseconds timeout) const;
 
-    /// Issues a message. True: it is complete by now. False: `later` will be called when it is, without a lock, on
-    /// whichever thread completes it.
+    /// Issues a message. True: it is complete. False: `later` will be called on completion, without a lock, on the
+    /// thread that completes the message.
     bool is_complete_at_once(const std::shared_ptr<Operation>& message, std::function<void()> later) const;
 
     static constexpr int any_rank = -1;
-    /// Of messages whose other side decides when they are due: a window's service has these, and no call waits in them.
+    /// The timeout of messages that wait for a peer's decision: a window's service has these, and no call waits for
+    /// them.
     static constexpr std::chrono::milliseconds no_limit =
         std::chrono::duration_cast<std::chrono::milliseconds>(Clock::duration::max());
 

@@ -1,4 +1,4 @@
-// Remote: one rank's requests to the ranks of other hosts, for one window.
+// Remote: one rank's requests to ranks of other hosts, for one window.
 //
 // Threads: any; the order of a thread's requests to one rank is that of its calls.
 #pragma once
@@ -31,22 +31,22 @@ class Remote {
           unflushed_(static_cast<std::size_t>(group.size())),
           let_go_(static_cast<std::size_t>(group.size())) {}
 
-    /// Issues them; an operation that completes when `source` may be written, or `destination` read. `offset`: in
-    /// bytes. Throws as refuse() where the target has let go of the window.
+    /// Issue a request; return an operation that completes when `source` may be written, or `destination` read.
+    /// `offset`: in bytes. Throw as refuse() if the target has let go of the window.
     std::shared_ptr<Operation> put(const char* name, int target, std::uint64_t offset,
                                    std::span<const std::byte> source, Raise raise, std::chrono::milliseconds timeout);
     std::shared_ptr<Operation> get(const char* name, int target, std::uint64_t offset, std::span<std::byte> destination,
                                    std::chrono::milliseconds timeout);
-    /// An operation that completes when all requests before it have been carried out; null: there were none since the
-    /// last one.
+    /// An operation that completes when all earlier requests to `target` have been carried out; null: none since the
+    /// last flush.
     std::shared_ptr<Operation> flush(int target, std::chrono::milliseconds timeout);
 
-    /// That rank has let go of the window: nothing is asked of it from now on, and it is told so where it `answers`.
+    /// Notes that `rank` has let go of the window: from now on no request goes to it. `answers`: also sends it `heard`.
     void note_let_go(int rank, bool answers);
     bool was_let_go_by(int rank) const noexcept { return let_go_[static_cast<std::size_t>(rank)]; }
-    /// Sends a request of that kind alone.
+    /// Sends a request that has only a kind.
     void tell(int rank, Request::Kind kind) const;
-    /// InvalidArgument that names the call, the window and its owner, which has let go of it.
+    /// Throws InvalidArgument that names the call, the window and `owner`, which has let go of the window.
     [[noreturn]] void refuse(const char* name, int owner) const;
 
  private:
@@ -60,11 +60,11 @@ class Remote {
 
     const Messages messages_;
     const std::string title_;
-    std::mutex mutex_;  // from a request to the last message that belongs to it
+    std::mutex mutex_;  // held from a request to its last message
     std::vector<bool> unflushed_;
     std::vector<std::atomic<bool>> let_go_;  // written under mutex_
-    std::mutex news_mutex_;                  // behind mutex_
-    bool busy_ = false;                      // messages that belong together are being sent
+    std::mutex news_mutex_;                  // taken after mutex_
+    bool busy_ = false;                      // a request and its messages are being sent
     std::vector<News> news_;
 };
 

@@ -1,12 +1,12 @@
-// Service: carries out, in this rank's memory, the requests of ranks of other hosts, without a call of this rank.
+// Service: carries out requests of ranks of other hosts in this rank's memory, without a call of this rank.
 //
-// It has no thread: it waits for requests by receives in the background, and each completion, on whichever thread of
-// the rank moves the world's messages, takes the next step. Requests of one rank are carried out one after the other;
-// those of different ranks do not wait for each other.
+// It has no thread: it posts receives in the background, and each completion runs the next step, on whichever thread of
+// the rank moves the world's messages. Requests of one rank run one after the other; requests of different ranks do not
+// wait for each other.
 //
-// It lives until end(), or until all others know that it was let_go(), or until the group ends, and keeps the window's
-// memory and the group as long. A rank that lets go of a window tells the others, and still does what they ask for
-// until they answer: so each of their calls succeeds, or is refused where it is made.
+// It lives until end(), until all others know that this rank has let_go(), or until the group ends; it keeps the
+// window's memory and the group alive. A rank that lets go of a window notifies the others, and serves their requests
+// until they answer: so each of their calls succeeds, or is refused on the caller's side.
 //
 // Threads: any.
 #pragma once
@@ -29,9 +29,10 @@ class Service : public std::enable_shared_from_this<Service> {
     Service(std::shared_ptr<Group> group, std::shared_ptr<const Memory> memory, std::shared_ptr<Remote> remote,
             std::uint32_t number);
     void begin() { listen(); }
-    /// After the last request that this rank is to serve. Its memory goes when nothing is under way any more.
+    /// Call this after the last request that this rank is to serve. The memory is released when nothing is in flight
+    /// any more.
     void end() noexcept;
-    /// The others do not know yet that the window ends.
+    /// Ends the window without the others: notifies them, and serves their requests until they have answered.
     void let_go() noexcept;
 
  private:
@@ -53,10 +54,10 @@ class Service : public std::enable_shared_from_this<Service> {
     const std::shared_ptr<const Memory> memory_;
     const std::shared_ptr<Remote> remote_;
     const Messages messages_;
-    Request incoming_;  // of the one receive that waits for requests
+    Request incoming_;  // buffer of the pending receive for requests
     Mutex mutex_;
     std::vector<Source> sources_ TUTTI_GUARDED_BY(mutex_);  // by rank
-    std::set<int> unaware_ TUTTI_GUARDED_BY(mutex_);        // once it is let go: who has yet to answer
+    std::set<int> unaware_ TUTTI_GUARDED_BY(mutex_);        // after let_go(): the ranks that have not answered
     bool let_go_ TUTTI_GUARDED_BY(mutex_) = false;
 };
 

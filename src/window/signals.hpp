@@ -1,4 +1,4 @@
-// Waiting for a signal of this rank's.
+// Waiting for a signal of this rank.
 //
 // Threads: any.
 #pragma once
@@ -17,15 +17,15 @@ struct Wanted {
     std::uint64_t at_least = 0;
 };
 
-/// Drives the world until the signal has the value. Throws Timeout, Aborted (interrupted), PeerLost when nobody else is
-/// left who could raise it, or the error by which the group has failed.
+/// Progresses the world until the signal has at least the value. Throws Timeout, Aborted (interrupted), PeerLost when
+/// no rank is left that could raise it, or the error by which the group has failed.
 void wait_for(Group& group, const Memory& memory, Wanted wanted, const Deadline& deadline);
 
-/// Where the system gave no progress thread: moves what has come meanwhile.
+/// Without a progress thread (the system refused one): processes messages that have arrived.
 void take_what_has_come(Group& group);
 
-/// Throws the error by which the group has failed, if it has, told of the call `name`; in a forked child that the group
-/// is the parent's.
+/// If the group has failed, throws its error, with the call `name`; in a forked child, an error that says that the
+/// group is the parent's.
 void check_sound(Group& group, const char* name);
 
 }  // namespace tutti::window

@@ -1,4 +1,4 @@
-// WindowState: what the handles of a window share.
+// WindowState: the state that all handles of a window share.
 //
 // Threads: any.
 #pragma once
@@ -16,7 +16,7 @@ namespace tutti::detail {
 
 class WindowState {
  public:
-    /// After all ranks have made the memory.
+    /// Construct this after all ranks have made the memory.
     WindowState(std::shared_ptr<Group> group, std::shared_ptr<const window::Memory> memory, std::uint32_t number);
     ~WindowState();
     WindowState(const WindowState&) = delete;
@@ -30,7 +30,7 @@ class WindowState {
         return memory_->is_mapped(rank) ? memory_->was_let_go_by(rank) : remote_->was_let_go_by(rank);
     }
     bool is_closed() const noexcept { return closed_.load(std::memory_order_acquire); }
-    /// Serves other hosts no more. True: this call has closed it.
+    /// Stops serving other hosts. True: this call has closed the window.
     enum class End { by_all, by_this_rank_alone };
     bool close(End end) noexcept;
 

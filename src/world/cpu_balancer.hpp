@@ -1,12 +1,12 @@
 // CpuBalancer: on a host with fewer CPUs than ranks, spreads the waiting ranks over the CPUs.
 //
-// A waiting rank either spins, which helps while the ranks that it waits for run on other CPUs, or yields, which helps
+// A waiting rank either spins, which helps while the ranks for which it waits run on other CPUs, or yields, which helps
 // if one of them needs this CPU. Yielding only helps if the ranks are spread evenly: with three ranks on one CPU and
-// one on the other, each round takes three turns instead of two, and the kernel, which balances a few times a second at
-// best, may leave it so for the whole of a short job. So a rank on a CPU with at least two ranks more than another CPU
-// moves there, unless TUTTI_SPREAD is 0: it sets its affinity to that CPU and restores it at once. It uses only CPUs in
-// the affinity mask of the caller's thread; CPUs that its cpuset gains later are not used, as after any
-// sched_setaffinity(2).
+// one on the other, each round takes three time slices instead of two, and the kernel, which balances a few times a
+// second at best, may leave that so for the whole of a short job. So a rank moves from a CPU that has at least two
+// ranks more than another one to that one, unless TUTTI_SPREAD is 0: it sets its affinity to the new CPU and restores
+// it at once. It uses only CPUs in the affinity mask of the caller's thread; it does not use CPUs that its cpuset gains
+// later, as after any sched_setaffinity(2).
 //
 //
 // Threads: one at a time; values that other ranks read are atomic.
@@ -24,7 +24,7 @@ namespace tutti::detail {
 
 class CpuBalancer {
  public:
-    /// Whether observe() may move the calling thread, which belongs to the caller: TUTTI_SPREAD.
+    /// Whether observe() may move the calling thread, which belongs to the user: from TUTTI_SPREAD.
     enum class Moves { no, yes };
     CpuBalancer(std::shared_ptr<transport::Arena> arena, int local_rank, Moves moves)
         : arena_(std::move(arena)), local_rank_(local_rank), moves_(moves) {
@@ -33,10 +33,10 @@ class CpuBalancer {
 
     /// The calling thread waits: notes its CPU; with Moves::yes, moves the thread if that CPU was crowded for a while.
     void observe();
-    /// Whether the other rank is known to run, or to wait, on the CPU of the last observe().
+    /// Whether the rank is known to run, or wait, on the CPU of the last observe().
     bool is_here(int local_rank) const noexcept { return cpu_of(local_rank) == here_; }
 
-    /// The interval between two looks at the other ranks; it grows with moves that do not last.
+    /// The range of the interval between two checks of the other ranks; moves that do not last make it longer.
     static constexpr std::chrono::milliseconds shortest{5}, longest{1000};
 
  private:
@@ -50,7 +50,7 @@ class CpuBalancer {
     std::shared_ptr<transport::Arena> arena_;
     int local_rank_;
     Moves moves_;
-    int here_ = -2;  // nowhere, yet
+    int here_ = -2;  // no CPU yet
     int notes_ = 0;
     std::chrono::milliseconds pause_ = shortest;
     Instant next_look_{};

@@ -1,11 +1,11 @@
 // Departure: how a rank leaves a group, or its world: it waits until its peers have received the messages that it sent,
-// and withdraws those that they do not receive.
+// and withdraws those that they have not received in time.
 //
-// A rank that leaves receives no further message, and refuses messages that others announce, so that ranks that all
-// leave do not wait for one another. When it has nothing more to send it ends its streams, after all that it sent
-// (Stream::end), and stays until its peers' kernels have the bytes; so a peer can tell messages still to come from
-// those that will never come, without a timeout. Messages that its peers have not received in time it withdraws before
-// it frees its memory (Offers).
+// A rank that leaves receives no further messages, and refuses messages that others announce, so that ranks that all
+// leave do not wait for one another. When it has nothing more to send, it ends its streams (Stream::end), and stays
+// until its peers' kernels have the bytes; so a peer can tell messages still to come from those that will never come,
+// without a timeout. It withdraws messages that its peers have not received in time before it frees their memory
+// (Offers).
 //
 // Invariant: a rank leaves its world once; from then on nothing is in flight, and nothing begins.
 //
@@ -54,19 +54,19 @@ class Departure {
 
     /// Whether this rank has left the world; under the lock.
     bool has_left() const noexcept { return left_; }
-    /// Leaves the world. Waits for the operations that this rank has in flight, and until its peers have received all
-    /// that it sent, but for messages no longer than the world's timeout; then says goodbye. Unmatched receives end
-    /// with Aborted. Throws CollectiveMismatch if the ranks turn out to have disagreed.
+    /// Leaves the world. Waits for this rank's operations in flight, and until its peers have received all that it
+    /// sent, but for messages at most for the world's timeout; then says goodbye. Unmatched receives end with Aborted.
+    /// Throws CollectiveMismatch if the ranks turn out to have disagreed.
     void leave();
-    /// The same until `limit`; operations that are still in flight then end on all ranks with Aborted, whose text is
-    /// `reason`.
+    /// As leave(), but only until `limit`; operations that are then still in flight end on all ranks with Aborted,
+    /// whose text is `reason`.
     void leave_by(const Deadline& limit, const std::string& reason);
-    /// Waits for ranks whose connections have not been accepted yet, so that they learn that this one has left and do
-    /// not take it for dead; the world's destructor does the same. For a program that ends before that; not on a
+    /// Waits for ranks whose connections this rank has not accepted yet, so that they learn that it has left and do not
+    /// consider it dead. The world's destructor does this too; close() is for a program that ends without it. Not on a
     /// membership's own thread.
     void close();
-    /// Leaves a group: waits until none of its operations is in flight here, and forgets it; unmatched receives end
-    /// with Aborted.
+    /// Leaves a group: waits until none of its operations is in flight here, and removes it from the table of groups;
+    /// unmatched receives end with Aborted.
     void leave(Member& group);
 
  private:

@@ -1,11 +1,11 @@
 // HostSharing: sets up the memory that the ranks of one host share, while a world is joined.
 //
-// Rank 0 creates the arena while the other ranks start. If all ranks are near (one host, one process space), rank 0's
-// decision says where it is, and each rank maps it by itself. Otherwise the lowest rank of each host creates an arena
-// and passes its descriptor to the others. Schedules need all ranks to know which ranks share memory, so if one rank
-// cannot, none does.
+// Rank 0 creates an arena while the other ranks start. If all ranks are near (one host, one PID namespace), rank 0's
+// decision says where the arena is, and each rank maps it by itself. Otherwise the lowest rank of each host creates an
+// arena and passes its descriptor to the others. Schedules need all ranks to know which ranks share memory, so if one
+// rank cannot, none does.
 //
-// Threads: give_to(), the membership's; the rest, one at a time.
+// Threads: give_to(): the membership's thread; the rest: one at a time.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -39,26 +39,24 @@ class HostSharing {
     HostSharing(int rank, int size, std::string group, TransportKind transport, const Health& health)
         : rank_(rank), size_(size), group_(std::move(group)), transport_(transport), health_(health) {}
 
-    /// Before the ranks have met: the work that rank 0 can do by then. Returns why this rank can share no memory;
-    /// empty: it can.
+    /// Does what rank 0 can do before the ranks have met. Returns why this rank cannot share memory; empty: it can.
     std::string prepare();
-    /// Rank 0: why some rank cannot, so that none does; empty: all can.
+    /// On rank 0: why some rank cannot share memory, so that none does; empty: all can.
     std::string why_not(const std::vector<rendezvous::Card>& cards) const;
-    /// Rank 0: where the others find the arena.
+    /// On rank 0: where the other ranks find the arena.
     OfferedMemory offer(const std::vector<rendezvous::Card>& cards);
-    /// No rank shares memory. Throws DistBackendError if the transport has to be shared memory.
+    /// Decides that no rank shares memory. Throws DistBackendError if the requested transport is shared memory.
     void go_without(const std::string& why);
-    /// As asked for, or tcp after go_without().
+    /// The requested transport; tcp after go_without().
     TransportKind transport() const noexcept { return transport_; }
-    /// A rank has come to this one's door for the arena.
+    /// Passes the arena's descriptor to a rank that has connected to get it.
     void give_to(const UniqueFd& visitor) const;
 
-    /// Shares memory with `ranks`, those of this host. Throws Aborted, PeerLost, or DistStoreError (timeout) when not
-    /// all will come.
+    /// Shares memory with `ranks`, those of this host. Throws Aborted, PeerLost, or DistStoreError (timeout) if some of
+    /// them will not come.
     std::unique_ptr<transport::Neighbours> share(rendezvous::Membership& membership, const std::vector<int>& ranks,
                                                  const OfferedMemory& offer, const Deadline& deadline);
-    /// The first of `ranks` (of this host) passes its descriptors to the others, which get their own of the same
-    /// objects.
+    /// The first of `ranks` (of this host) passes its descriptors to the others, which receive duplicates in `fds`.
     static void pass_on(const rendezvous::Membership& membership, int rank, const std::string& what,
                         std::span<const int> ranks, std::span<UniqueFd> fds, const Deadline& deadline,
                         const AbortFlag* abort);

@@ -1,4 +1,4 @@
-// LocalPolicies: the measurements and decisions of a rank about its host while it works, for all groups of a world.
+// LocalPolicies: what a rank measures and decides about its host at run time, for all groups of a world.
 //
 // Threads: one at a time (the world's lock).
 #pragma once
@@ -15,9 +15,10 @@ namespace tutti::detail {
 
 struct LocalPolicies {
     HugePages huge_pages;
-    transport::StagingCopy staging_copy, small_copy;  ///< of tiles; of short collectives and messages
-    std::optional<CpuBalancer> cpu_balancer;  ///< of ranks that share CPUs, unless TUTTI_WAIT says how they wait
-    std::unique_ptr<Faults> faults;           ///< the faults that TUTTI_FAULTS asks for on this rank; mostly null
+    transport::StagingCopy staging_copy, small_copy;  ///< for tiles; for short collectives and messages
+    std::optional<CpuBalancer> cpu_balancer;  ///< set for ranks that share CPUs, unless TUTTI_WAIT determines how they
+                                              ///< wait
+    std::unique_ptr<Faults> faults;           ///< from TUTTI_FAULTS, for this rank; mostly null
 };
 
 }  // namespace tutti::detail

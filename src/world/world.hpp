@@ -1,4 +1,4 @@
-// World: the ranks that joined in one store, the connections to each, and the traffic on them.
+// World: the ranks that joined in one store, the connections to them, and the traffic on these.
 //
 // Any number of groups share a world: its memory, its connections, its lock, its progress thread. The channel of each
 // message names its group. A world has one object of each of these classes: Neighbours and Links (the ways to other
@@ -6,11 +6,11 @@
 // progress), Verdicts (how ranks accuse each other and fail together), Departure (how this rank leaves). The world
 // constructs them when it is joined, and waits for operations.
 //
-// A rank that dies, an operation that times out or ranks that disagree end the world with all its groups: the streams
-// and the memory that they share are in an unknown state.
+// If a rank dies, an operation times out, or ranks disagree, the world ends with all its groups, since the shared
+// streams and memory are then in an unknown state.
 //
-// Threads: any. One mutex (OperationsInFlight) guards everything that moves; operations complete on the thread that
-// drives. Ranks are those of the world here; ranks in a group are translated by its Ranks.
+// Threads: any. One mutex (OperationsInFlight) guards all changing state; operations complete on the thread that
+// drives. Ranks are the world's here; a group's Ranks translates its ranks.
 #pragma once
 
 #include "algorithm/plan.hpp"
@@ -40,16 +40,17 @@ struct WorldSetup {
     int rank = 0;
     int size = 1;
     std::string name;
-    Store store;                           ///< of this world alone; none before the ranks have met
-    std::chrono::milliseconds timeout{0};  ///< of groups that are given none
+    Store store;                           ///< for this world only; none before the ranks have met
+    std::chrono::milliseconds timeout{0};  ///< default timeout of its groups
     Determinism determinism = Determinism::fast;
     std::string listen_host;
 };
 
 class World final : public std::enable_shared_from_this<World> {
  public:
-    /// Joins; returns when all ranks have joined, and this one can reach them. Throws as ProcessGroup's constructor.
-    /// `attempt`: in options.store; the world takes it over. `joining`: the deadline; empty: the timeout of operations.
+    /// Joins a world; returns when all ranks have joined, and this one can reach them. Throws as ProcessGroup's
+    /// constructor. `attempt`: one in options.store, which the world takes over. `joining`: the deadline; empty: the
+    /// timeout of operations.
     static std::shared_ptr<World> join(const ProcessGroupOptions& options, rendezvous::Attempt& attempt,
                                        std::optional<Deadline> joining = {}, const std::string& terms = {});
     ~World();
@@ -64,7 +65,7 @@ class World final : public std::enable_shared_from_this<World> {
     /// The transport as requested, or tcp if memory cannot be shared. A world of the survivors inherits it.
     TransportKind transport() const noexcept { return sharing_.transport(); }
     const algorithm::Layout& layout() const noexcept { return layout_; }
-    /// The number of machines that the ranks run on, with any transport.
+    /// The number of machines on which the ranks run, whatever the transport.
     int machines_of(const std::vector<int>& ranks) const;
     /// The first of `ranks` (of this host) passes its descriptors to the others; `fds` of the others receive
     /// duplicates.
@@ -81,28 +82,28 @@ class World final : public std::enable_shared_from_this<World> {
     Verdicts& verdicts() noexcept { return verdicts_; }
     OperationsInFlight& flight() noexcept { return flight_; }
     Driver& driver() noexcept { return driver_; }
-    /// How this rank leaves it, or one of its groups.
+    /// How this rank leaves the world, or one of its groups.
     Departure& departure() noexcept { return departure_; }
 
-    /// This process is a fork of the one that joined: every function but the destructor throws, and nothing is touched.
-    /// OperationsInFlight::failure() says so.
+    /// Whether this process is a fork of the one that joined: then every function but the destructor throws, without
+    /// effect. OperationsInFlight::failure() says so.
     bool inherited() const noexcept { return inherited_; }
     void inherit() noexcept;
 
     // ---- Not under the lock
 
-    /// If the system could not create a progress thread: a caller that asks about the operation, or will not wait for
-    /// it, makes progress itself.
+    /// If the system could not create a progress thread: a caller that polls the operation, or will not wait for it,
+    /// makes progress itself by this function.
     enum class Driving { one_turn, to_the_end };
     void drive_for(Operation& operation, Driving driving);
     /// Blocks until the operation is complete; throws Timeout if the deadline passes first.
     void wait(Operation& operation, const Deadline& deadline);
-    /// For a blocking call, whose buffers belong to the caller again when it throws: as wait(), to the operation's own
-    /// end; throws its error. A signal that interrupts it ends the world, so that nothing writes to them later and no
-    /// rank waits for this one.
+    /// For a blocking call, whose buffers belong to the caller again when it throws: waits until the operation ends (on
+    /// a device: is issued), and throws its error. A signal that interrupts the call ends the world, so that nothing
+    /// writes to the buffers later and no rank waits for this one.
     void wait_for_call(Operation& operation);
     void abort(const std::string& reason);
-    /// As abort(), unless the world has failed already. False: this rank has left.
+    /// As abort(), unless the world has failed already. False: this rank has left the world.
     bool end(const std::string& reason);
 
  private:
@@ -123,7 +124,7 @@ class World final : public std::enable_shared_from_this<World> {
     Verdicts verdicts_;
     OperationsInFlight flight_;
     HostSharing sharing_;
-    std::unique_ptr<rendezvous::Membership> membership_;  // its thread tells verdicts_, and asks sharing_
+    std::unique_ptr<rendezvous::Membership> membership_;  // its thread calls verdicts_ and sharing_
     std::unique_ptr<Dialer> dialer_;                      // makes connections for the links
     std::unique_ptr<transport::Neighbours> neighbours_;
     std::unique_ptr<transport::Links> links_;
@@ -131,7 +132,7 @@ class World final : public std::enable_shared_from_this<World> {
     Departure departure_;
     bool inherited_ = false;
     std::exception_ptr if_inherited_;
-    Driver driver_;  // last: its thread uses all the rest
+    Driver driver_;  // last, since its thread uses all other members
 };
 
 }  // namespace tutti::detail

@@ -15,16 +15,16 @@
 namespace tutti::cli::manual {
 
 struct Entry {
-    std::vector<std::string> names;  ///< "-n", "--np"; one word where there is no flag; without other spellings
-    std::string value;               ///< the word after it: FILE, N; empty: none
+    std::vector<std::string> names;  ///< "-n", "--np"; a positional's one word; no alternative spellings
+    std::string value;               ///< the placeholder of its value: FILE, N; empty: it takes no value
     std::string text;                ///< a sentence
-    std::string fallback;            ///< the value when it is not given; may be empty
+    std::string fallback;            ///< the default value; may be empty
     std::vector<std::string> words;  ///< its possible values; empty: anything
-    bool list = false;               ///< several of the words, with commas between
+    bool list = false;               ///< takes several of the words, separated by commas
     bool required = false, repeats = false;
 };
 struct Section {
-    std::string title;  ///< empty: that of the flags that have no other
+    std::string title;  ///< empty: the section of flags without a title of their own
     std::vector<Entry> entries;
 };
 struct Note {
@@ -37,18 +37,18 @@ struct Page {
     std::string usage;    ///< the text after the name
     std::vector<Entry> positionals;
     std::vector<Section> sections;
-    std::vector<std::pair<std::string, std::string>> commands;  ///< names and sentences; of the program alone
+    std::vector<std::pair<std::string, std::string>> commands;  ///< names and sentences; only on the program's page
     std::vector<Note> notes;
 };
 
 Page page_of(const CLI::App& command);
-/// The program's, then each command's that has flags of its own.
+/// The page of the program, then the pages of all commands that have flags of their own.
 std::vector<Page> pages_of(const CLI::App& program);
 
-/// Words of `text` in lines of at most `width` columns; each line after the first begins with `indent` spaces. A word
+/// `text` wrapped to lines of at most `width` columns; each line after the first begins with `indent` spaces. A word
 /// that is longer than a line stays whole.
 std::string wrapped(const std::string& text, std::size_t width, std::size_t indent);
-/// Columns of the terminal that standard output is; 100 where it is none, and at most that many.
+/// The width, in columns, of the terminal on standard output, at most 100; 100 if it is not a terminal.
 std::size_t width_of_output();
 
 /// The output of `--help`.
@@ -57,10 +57,10 @@ std::string help(const Page& page);
 std::string roff(const Page& page);
 /// The script by which bash, zsh or fish asks `tutti __complete` for proposals.
 std::string completion_script(std::string_view shell);
-/// The lines that it prints, for words after the program's name of which the last is being typed. A line is a word that
-/// begins so, and behind a tabulator its explanation; or, with a colon before, what else there is to propose: ":files",
-/// ":folders", ":program", ":list" (further words may follow behind a comma), ":arguments N": the Nth word is a program
-/// and this one of its arguments.
+/// The lines that `tutti __complete` prints. `words`: those after the program's name; the last one is being typed. A
+/// line is a possible completion of that word, with its explanation after a tab; or a directive for the shell:
+/// ":files", ":folders" and ":program" (propose such names), ":list" (further words may follow after a comma),
+/// ":arguments N" (the Nth word is a program, and the typed word one of its arguments).
 std::vector<std::string> proposals(const std::vector<Page>& pages, std::vector<std::string> words);
 
 }  // namespace tutti::cli::manual

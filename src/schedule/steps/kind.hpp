@@ -1,8 +1,8 @@
-// The vocabulary of schedules. Each kind of step has one file in this folder: the Builder's calls, the lines of text
-// that stand for them, the words for readers, and the rule by which the prover runs the step on symbols. The engine's
-// rules are in engine/, by the same kinds.
+// The vocabulary of schedules. Each kind of step has one file in this folder, with the Builder's functions, the lines
+// of text that represent the steps, their description for readers, and the rule by which the prover runs the step on
+// symbols. The engine's rules are in engine/, by the same kinds.
 //
-// A new kind is: a name in StepKind, a file here with its `Kind`, a row in kinds.cpp, and a rule in the engine.
+// To add a kind: a name in StepKind, a file here with its `Kind`, a row in kinds.cpp, and a rule in the engine.
 #pragma once
 
 #include "schedule/builder.hpp"
@@ -22,28 +22,28 @@ class Proof;
 class Uses;
 class Writer;
 
-/// A schedule whose lines are read.
+/// The state of reading one schedule from a text.
 struct Reading {
     int ranks = 0;
     Rank rank = 0;
     Builder builder;
-    Schedule flags{};  ///< of which only these and the name count
+    Schedule flags{};  ///< only its flags and algorithm name are used
     std::uint64_t scratch = 0;
-    const Contract* contract = nullptr;  ///< of which the head is read
+    const Contract* contract = nullptr;  ///< read from the head of the text
     Uses* uses = nullptr;
-    std::size_t alternative = 0;  ///< how many schedules the rank has above; it runs this one otherwise
+    std::size_t alternative = 0;  ///< how many schedules of the rank precede this one, which runs if those cannot
 
-    /// The next word: a rank other than this one.
+    /// Reads the next word: a rank other than this one.
     Rank peer(Line& line) const;
 };
 
-/// A line of a text. The name stands first; `read` takes the other words and calls the Builder.
+/// A line of a text. `name` is its first word; `read` reads the other words and calls the Builder.
 struct LineRule {
     std::string_view name;
     void (*read)(Line& line, Reading& reading);
 };
 
-/// One step of one rank, for a rule.
+/// One step of one rank, as rules get it.
 struct At {
     Rank rank;
     std::size_t index;
@@ -52,28 +52,28 @@ struct At {
     std::span<const Operand> operands() const { return operands_of(schedule, step); }
 };
 
-/// Which types the chunks of a step have.
+/// The types of a step's chunks.
 enum class Types : std::uint8_t {
-    of_call,  ///< that of the call
-    alike,    ///< all the same
-    own,      ///< the kind's rule says
+    of_call,  ///< the type of the call
+    alike,    ///< all equal
+    own,      ///< as the kind's rule says
 };
 
 struct Kind {
-    std::string_view name;     ///< in texts, and in messages
+    std::string_view name;     ///< in texts and messages
     std::string_view meaning;  ///< the effect, for readers who see it for the first time
-    /// What this step does, for readers.
+    /// What this step does, in words.
     std::string (*sentence)(const Schedule& schedule, const Step& step);
-    /// Writes the line of the step that `at` names; reading it calls the Builder with the same values.
+    /// Writes the line of the step `at`; reading the line calls the Builder with the same values.
     void (*write)(Writer& writer, const At& at);
-    /// Runs the step on symbols; false: it cannot run yet. Called when all steps that it waits for are done.
+    /// Runs the step on symbols; false: it cannot run yet. Called when all steps for which it waits are done.
     bool (*prove)(Proof& proof, const At& at);
     std::span<const LineRule> lines;
     Types types = Types::of_call;
 };
 
 const Kind& kind_of(StepKind kind) noexcept;
-/// In the order of StepKind.
+/// All kinds, in the order of StepKind.
 std::span<const Kind* const> kinds() noexcept;
 
 // One for each StepKind.
@@ -89,13 +89,13 @@ extern const Kind meet_kind, settle_kind;                         // in_place.cp
 extern const Kind get_kind, put_kind;                             // one_sided.cpp
 extern const Kind signal_kind, wait_kind;                         // signal.cpp
 
-// What several kinds say alike.
+// Text that several kinds share.
 
-/// output[2, +4], for readers.
+/// "output[2, +4]", for readers.
 std::string words_of(const Schedule& schedule, const Chunk& chunk);
-/// The operands of a step, for readers; `between` them stands that.
+/// The operands of a step, for readers, separated by `between`.
 std::string words_of_operands(const Schedule& schedule, const Step& step, std::string_view between = " op ");
-/// output[2:6], in texts.
+/// "output[2:6]", as in texts.
 std::string to_text(const Schedule& schedule, const Chunk& chunk);
 
 }  // namespace tutti::schedule

@@ -1,5 +1,5 @@
-// Line: the words of one line of a text of schedules, and what they have to be. Errors name the text, the line and what
-// is expected. Threads: one at a time.
+// Line: reads and checks the words of one line of a schedule text. Errors name the text, the line and what is expected.
+// Threads: one at a time.
 #pragma once
 
 #include "core/assert.hpp"
@@ -19,15 +19,15 @@ class Line {
     Line(std::string_view where, InputIs input) : where_(where), input_(input) {}
 
     void next(std::string_view text);
-    /// The table of the schedule whose lines are read; null: there is none.
+    /// Sets the buffers of the schedule being read; null: none is being read.
     void set_buffers(const std::vector<BufferInfo>* buffers) {
         buffers_ = buffers;
         scratch_ends_.clear();
     }
-    /// From here on the scratch buffers are as long as now: lines cannot name elements that come behind.
+    /// Fixes the current lengths of the scratch buffers: later lines cannot name elements behind them.
     void close_scratch();
     bool scratch_is_closed() const { return !scratch_ends_.empty(); }
-    /// Behind the last line: errors have no words.
+    /// Called behind the last line: errors then quote no words.
     void end() { words_.clear(); }
     bool empty() const { return words_.empty(); }
     std::string_view name() const {
@@ -49,23 +49,23 @@ class Line {
     std::uint64_t number(std::uint64_t max, std::string_view what) { return to_number(word(what), max, what); }
     std::uint64_t count(std::string_view what = "count") { return number(elements_max, what); }
     std::uint32_t round() { return static_cast<std::uint32_t>(number(1U << 20U, "round")); }
-    /// To the end of the line: one of each rank.
+    /// Reads the rest of the line: a count for each rank.
     std::vector<std::uint64_t> counts(int ranks);
     DType dtype();
-    /// int8/256
+    /// Reads a form such as int8/256.
     CodeForm code_form() { return to_code_form(word("a form of codes")); }
-    /// Whether the next word names one.
+    /// Whether the next word is a form of codes.
     bool has_code_form() const { return more() && words_[next_].find('/') != std::string_view::npos; }
     Collective collective();
-    /// 0,2,3: different ranks.
+    /// Reads different ranks, as in 0,2,3.
     std::vector<Rank> ranks(int ranks);
     Rank rank(int ranks) { return to_rank(word("a rank"), ranks); }
 
     Chunk chunk() { return to_chunk(word("a chunk"), input_); }
-    /// Of another rank, whose input may be one where this rank's is its output.
+    /// Reads a chunk of another rank. Its input may be a separate buffer even if this rank's input is its output.
     Chunk chunk_of_peer() { return to_chunk(word("a chunk"), InputIs::separate); }
     std::vector<Chunk> chunks();
-    /// Chunks, 1@slot[0:2] or 1@input[0:2], each of as many elements as the target.
+    /// Reads operands: chunks, 1@slot[0:2] or 1@input[0:2], each with as many elements as the target.
     std::vector<Operand> operands(const Chunk& target, int ranks);
     void equal(const Chunk& target, const Chunk& source) const;
 
@@ -85,7 +85,7 @@ class Line {
     std::vector<std::string_view> words_;
     std::size_t next_ = 0;
     const std::vector<BufferInfo>* buffers_ = nullptr;
-    std::vector<std::uint64_t> scratch_ends_;  // once closed: by row of buffers_
+    std::vector<std::uint64_t> scratch_ends_;  // once fixed: by row of buffers_
 };
 
 }  // namespace tutti::schedule

@@ -1,5 +1,5 @@
-// Proof: the state of all ranks while their schedules run on symbols, and what the rules of the kinds of steps do with
-// it. prove() drives it. A fault is noted and the run goes on, so that one mistake shows all its traces.
+// Proof: the state of all ranks while their schedules run on symbols, and the operations that the rules of the kinds of
+// steps use. prove() drives it. After a fault the run goes on, so that it shows all consequences of a mistake.
 #pragma once
 
 #include "core/assert.hpp"
@@ -20,7 +20,7 @@
 
 namespace tutti::schedule {
 
-/// The type of elements. None: the call's, which is not named.
+/// The type of elements. Both empty: the call's type, which has no name here.
 struct Type {
     std::optional<DType> dtype{};
     std::optional<CodeForm> codes{};
@@ -31,10 +31,10 @@ std::string to_string(Type type);
 class Proof {
  public:
     struct State {
-        std::vector<Values> buffers;  // as Schedule names them
+        std::vector<Values> buffers;  // by Schedule's rows
         std::vector<bool> done;
         std::map<std::uint32_t, Values> publications;
-        bool met = false;  // has said where its buffers lie
+        bool met = false;  // has published where its buffers lie
         std::uint32_t released = 0;
         std::size_t next_shared = 0;  // index in shared_order
         std::vector<std::size_t> shared_order;
@@ -73,36 +73,38 @@ class Proof {
     void fault(const At& at, const std::string& what) { fault(at.rank, at.index, what); }
     const std::vector<std::string>& faults() const { return faults_; }
 
-    /// Whether every step is done that this one waits for.
+    /// Whether all steps are done for which this one waits.
     bool ready(Rank rank, std::size_t step) const;
     /// Runs the step if it can run now.
     bool attempt(Rank rank, std::size_t step);
 
-    /// All ranks as they begin. The one that is withheld never enters; messages to it count as taken.
+    /// Resets all ranks to their start. `withheld` never enters the collective (-1: none); messages to it count as
+    /// taken.
     void restart(Rank withheld = -1);
     Rank withheld() const { return withheld_; }
 
-    /// What the elements of a chunk of this rank's are: where the contract names no type, one for the call's.
+    /// The type of the elements of a chunk of this rank. A contract without a type: the empty Type stands for the
+    /// call's.
     Type type_of(const At& at, const Chunk& chunk) const;
 
-    // For the rules. Where `at` is asked for, it is the step that is to blame.
+    // For the rules. `at` is the step that a fault is attributed to.
 
-    /// The values of a chunk of `owner`'s.
+    /// The values of a chunk of `owner`'s buffers.
     Values load(const At& at, Rank owner, const Chunk& chunk);
     Values load(const At& at, const Chunk& chunk) { return load(at, at.rank, chunk); }
     void save(const At& at, Rank owner, const Chunk& chunk, const Values& values);
     void save(const At& at, const Chunk& chunk, const Values& values) { save(at, at.rank, chunk, values); }
-    /// Notes a fault where the step takes codes (Symbol::coded_by) for numbers.
+    /// Notes a fault if the step uses codes (Symbol::coded_by) as numbers.
     void refuse_codes(const At& at, const Values& values);
     Values combined(const At& at, const std::vector<Values>& inputs);
-    /// The publication of `peer` in the step's round. Null: there is none yet.
+    /// The publication of `peer` in the step's round. Null: not published yet.
     const Values* publication(const At& at, Rank peer);
     /// `count` elements of a publication, from `offset` on.
     Values fetch(const At& at, const Values& published, std::uint64_t offset, std::uint64_t count);
-    /// The values that an operand names: of this rank, of a peer's publication, or, in place, of a peer. Empty: not
-    /// published yet.
+    /// The values that an operand names: of this rank, of a peer's publication, or, in place, of a peer's buffers.
+    /// nullopt: not published yet.
     std::optional<Values> values_of(const At& at, const Operand& operand);
-    /// Whether the step can reach another rank's buffers, or order itself behind it; notes a fault if it cannot.
+    /// Whether the step may access another rank's buffers, or wait for its signals; notes a fault if not.
     bool reaches(const At& at, Rank peer);
     bool released_by_others(Rank rank, std::uint32_t round) const;
 
@@ -115,7 +117,7 @@ class Proof {
     Budget& budget_;
     Rank withheld_ = -1;
     std::vector<State> states_;
-    Values none_;  ///< in the place of a buffer that a rank does not have
+    Values none_;  ///< stands for a buffer that a rank does not have
     std::vector<std::string> faults_;
 };
 

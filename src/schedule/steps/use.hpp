@@ -1,4 +1,4 @@
-// The line "use" of a text: a collective of some of its ranks, as steps of each (schedule/part.hpp).
+// The line "use" of a text: a collective among some of the text's ranks, as steps of each (schedule/part.hpp).
 //
 //     use COLLECTIVE ALGORITHM RANKS [root RANK] [TARGET] [SOURCE] [finish] [counts N...]
 //
@@ -15,15 +15,15 @@
 
 namespace tutti::schedule {
 
-/// All lines "use" of a text.
+/// All "use" lines of a text.
 class Uses {
  public:
-    /// Null: there may be none.
+    /// `parts`: null: the text may have no such line.
     explicit Uses(const PartMaker* parts) : parts_(parts) {}
 
-    /// The words behind "use"; puts the steps into the rank's schedule.
+    /// Reads the words behind "use", and adds the steps to the rank's schedule.
     void read(Line& line, Reading& reading);
-    /// Checks that the k-th lines with a list of ranks match in all of these ranks.
+    /// Checks that the k-th "use" lines for a list of ranks match on all of these ranks.
     void check() const;
 
  private:

@@ -1,4 +1,4 @@
-// Writer: the steps of one rank as lines of text, which are calls of the Builder; it keeps count of the rounds.
+// Writer: writes the steps of one rank as lines of text, each a call of the Builder, and counts the rounds.
 #pragma once
 
 #include "schedule/schedule.hpp"
@@ -18,19 +18,19 @@ class Writer {
  public:
     using Edges = std::vector<std::vector<std::uint32_t>>;  // by step
 
-    /// `edges`: those of sends that the Builder does not find.
+    /// `edges`: the dependencies of sends that the Builder does not find by itself.
     Writer(const Schedule& schedule, const Edges& edges) : s_(schedule), edges_(edges) {}
 
     std::string run();
 
-    // For the kinds.
+    // For the kinds of steps.
     void add(const std::string& line) { text_ += "  " + line + "\n"; }
-    /// Lines that take the rounds up to this one, where no step does.
+    /// Writes lines that use up the rounds before `until` if no step has used them.
     void use_rounds(std::uint32_t until);
-    /// The step takes a round itself.
+    /// The current step uses a round itself.
     void count_round() { ++rounds_; }
     std::span<const std::uint32_t> edges(std::size_t step) const;
-    /// All operands, a blank before each.
+    /// All operands, each preceded by a space.
     std::string operands(const At& at) const;
 
  private:

@@ -7,8 +7,8 @@
 
 namespace tutti::transport {
 
-/// Of `bytes` zeros, which take memory only once written; its name shows in /proc only, and it vanishes with the last
-/// descriptor and mapping. Throws DistBackendError that names the obstacle. Raises no signal.
+/// Creates a file of `bytes` zeros, which take memory only once written. Its name shows in /proc only; the file
+/// vanishes with its last descriptor and mapping. Throws DistBackendError that names the obstacle. Raises no signal.
 UniqueFd make_memory_file(const char* name, std::uint64_t bytes);
 
 }  // namespace tutti::transport

@@ -1,5 +1,5 @@
-// Neighbours: the ranks of this host, and how each reaches the memory of the others: the arena that they share, the
-// symmetric memory that they map, and, where the kernel allows it, a process's own memory.
+// Neighbours: the ranks of this host, and how each reaches the memory of the others: through the shared arena, the
+// symmetric memory that they map, and, if the kernel allows it, the memory of each other's processes.
 //
 // Threads: one at a time (the world's lock). The members that the constructor fills in never change.
 #pragma once
@@ -22,19 +22,19 @@
 
 namespace tutti::transport {
 
-/// Whether ranks of a host may read the memory of each other's processes. Equal on all of them.
+/// Whether the ranks of a host may read each other's process memory. Equal on all of them.
 enum class Reads : bool { no, yes };
 
 class Neighbours {
  public:
-    /// `ranks` of this host, ascending, `rank` among them, of `size` in all; `processes`: theirs. `arena`: null where
-    /// they share no memory.
+    /// `ranks`: those of this host, ascending, including `rank`, of `size` in all; `processes`: their process ids.
+    /// `arena`: null if they share no memory.
     Neighbours(int rank, int size, std::vector<int> ranks, std::vector<pid_t> processes, std::shared_ptr<Arena> arena,
                Reads reads);
 
-    /// In their order; an arena rank is an index of it.
+    /// Ascending; an arena rank is an index into it.
     const std::vector<int>& ranks() const noexcept { return ranks_; }
-    /// The arena rank; -1: on another host.
+    /// The arena rank of `rank`; -1: it is on another host.
     int local_of(int rank) const noexcept {
         TUTTI_ASSERT(static_cast<std::size_t>(rank) < local_of_.size());
         return local_of_[static_cast<std::size_t>(rank)];
@@ -42,25 +42,25 @@ class Neighbours {
     int own_local() const noexcept { return own_local_; }
     const std::shared_ptr<Arena>& arena() const noexcept { return arena_; }
     bool share_memory_with(int rank) const noexcept { return arena_ && local_of(rank) >= 0; }
-    /// All ranks share it.
+    /// Whether all ranks of the world share the arena.
     bool are_all() const noexcept { return arena_ && ranks_.size() == local_of_.size(); }
     bool read_memory() const noexcept { return reads_ == Reads::yes; }
 
-    /// The memory of a rank's process; null: it cannot be read.
+    /// The process memory of a rank; null: this rank cannot read it.
     const PeerMemory* memory_of(int rank) const;
-    /// Where a message to `rank` lies in memory that it maps, too (Place::bits()); 0: it does not.
+    /// The place of `message` in symmetric memory that `rank` maps too (Place::bits()); 0: it does not lie there.
     std::uint64_t place(int rank, std::span<const std::byte> message) const;
-    /// The `bytes` bytes that `rank` named so; null if there are none.
+    /// The `bytes` bytes at the place that `rank` named; null if there are none.
     const std::byte* at_place(int rank, std::uint64_t place, std::size_t bytes) const;
-    /// Runs `read`, which reads a piece of a message that a rank offers. False: that rank has withdrawn it.
+    /// Runs `read`, which reads a piece of a message that `rank` offers. False: `rank` has withdrawn it.
     template <class Read>
     bool read_offered(int rank, Read read) const {
         TUTTI_ASSERT(offers_ && local_of(rank) >= 0);
         return offers_->read_from(local_of(rank), std::move(read));
     }
-    /// Takes back all that this rank offers; for good.
+    /// Withdraws all that this rank offers, for good.
     void withdraw_offers() noexcept;
-    /// Where buffers of the group of all ranks may lie.
+    /// The symmetric memory in which buffers of the group of all ranks may lie.
     SymmetricMemory& symmetric() noexcept { return symmetric_; }
 
  private:
@@ -70,7 +70,7 @@ class Neighbours {
     std::shared_ptr<Arena> arena_;
     Reads reads_;
     mutable std::vector<std::optional<PeerMemory>> memories_;  // by arena rank, opened on first use
-    std::optional<Offers> offers_;                             // where they share memory
+    std::optional<Offers> offers_;                             // set if the ranks share memory
     SymmetricMemory symmetric_;
 };
 

@@ -1,10 +1,11 @@
-// Offers: messages that ranks of one host leave where they lie, for their receivers to read, and how they take them
-// back.
-// A rank that lets go of its memory while a receiver may still read there withdraws all its offers. Reader and owner
-// synchronise by Dekker's algorithm: the reader stores that it reads, then looks whether the offer stands; the owner
-// stores that the offer is withdrawn, then waits for the readers. Each makes a full fence in between, so that one of
-// the two sees the other. The owner does not wait for a reader that has been stopped: that one looks once more after it
-// has read.
+// Offers: a rank leaves a message in its own memory, and offers it to a receiver on the same host, which reads it
+// there.
+//
+// A rank that frees its memory while a receiver may still read there withdraws all its offers. Reader and owner
+// synchronise by Dekker's algorithm: the reader stores that it reads, then checks that the offer stands; the owner
+// stores that the offer is withdrawn, then waits for the readers. Each executes a full fence in between, so that at
+// least one of them sees the other's store. The owner does not wait for a reader that has been stopped: such a reader
+// checks again after it has read.
 //
 // Threads: one thread of a rank at a time.
 #pragma once
@@ -28,8 +29,8 @@ class Offers {
         TUTTI_ASSERT(local_rank >= 0 && local_rank < arena_->layout().ranks);
     }
 
-    /// Runs `read`, which reads a message that the arena rank `peer` offers. False: the offer did not stand until the
-    /// end of the read, and the bytes read, if any, may have any value.
+    /// Runs `read`, which reads a message that the arena rank `peer` offers. False: the offer was withdrawn before or
+    /// during the read, and the bytes read, if any, may have any value.
     template <class Read>
     bool read_from(int peer, Read read) const {
         TUTTI_ASSERT(peer >= 0 && peer < arena_->layout().ranks);
@@ -40,11 +41,11 @@ class Offers {
         // Loads stay before loads: a reader that has read bytes written after a withdrawal sees the withdrawal.
         std::atomic_thread_fence(std::memory_order_seq_cst);
         const bool stood = stand(peer);
-        reading_from.store(0, std::memory_order_release);  // behind the reads; withdraw() acquires it
+        reading_from.store(0, std::memory_order_release);  // after the reads; withdraw() acquires it
         return stood;
     }
-    /// For good: when it returns, no rank reads this rank's messages any more. `memory`: of an arena rank, as for
-    /// reading; may be null.
+    /// Withdraws all offers, for good: when it returns, no rank reads this rank's messages any more. `memory`: gives
+    /// the process memory of an arena rank, as for reading; may return null.
     void withdraw(const std::function<const PeerMemory*(int peer)>& memory) const noexcept;
 
  private:

@@ -1,10 +1,10 @@
 // RingStream: a stream over two rings of an arena, one each way.
 //
-// Short messages go through slots of their own, so that one cache line brings them: no look at `written`, then at the
-// header, then at the payload. A slot says how many bytes of the ring come before it, which keeps slots and bytes in
-// one order: the reader looks at `written` first, then at the next slot; bytes that it saw written come before any slot
-// that it did not see. Neither side reads or writes the other's counts at each short message: the writer remembers the
-// counts that it saw, the reader tells it new ones now and then.
+// Short messages have slots of their own, so that one cache line brings a message: the reader need not load `written`,
+// then the header, then the payload. A slot says how many bytes of the ring precede it, which puts slots and bytes in
+// one order: the reader loads `written` first, then checks the next slot; bytes that it saw written precede every slot
+// that it did not see. Neither side accesses the other's counts at each short message: the writer remembers the counts
+// that it last read, and the reader updates them now and then.
 #pragma once
 
 #include "transport/shm/arena.hpp"
@@ -16,7 +16,7 @@ namespace tutti::transport {
 
 class RingStream final : public Stream {
  public:
-    /// `copy`: how bytes get into the ring; null: by memcpy.
+    /// `copy`: copies bytes into the ring; null: memcpy.
     RingStream(std::shared_ptr<Arena> arena, int local_rank, int local_peer, StagingCopy* copy = nullptr);
 
     std::size_t write(std::span<const std::byte> header, std::span<const std::byte> payload) override;
@@ -43,10 +43,10 @@ class RingStream final : public Stream {
     std::byte* out_data_;
     std::byte* in_data_;
     std::size_t capacity_;
-    // This rank's counts of both rings, and the counts that its peer has told of.
+    // This rank's counts of both rings, and the last known counts of its peer.
     std::uint64_t written_ = 0, sent_ = 0;        // bytes, messages
     std::uint64_t taken_ = 0, received_ = 0;      // bytes, messages
-    std::uint64_t told_ = 0, told_messages_ = 0;  // of those, as far as the writer knows
+    std::uint64_t told_ = 0, told_messages_ = 0;  // of bytes and messages taken, what this rank has published
     std::uint64_t peer_taken_ = 0, peer_received_ = 0;
 };
 

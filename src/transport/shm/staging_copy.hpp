@@ -1,13 +1,13 @@
-// StagingCopy: how a rank copies into memory that others have just read.
+// StagingCopy: copies into memory that other ranks have just read, in the quicker of two ways.
 //
-// A write to a line that another core holds has to get it from that core: where the two share no cache, that takes five
-// to ten times as long as writing lines of one's own. Stores around the cache (non-temporal) skip that, but the reader
-// then finds the values in memory. Where the two cores lie decides which way is quicker, and in a virtual machine that
-// changes while a program runs. So a rank times both ways now and then.
+// To write a line that another core holds, a core must first get it from there: if the two share no cache, that takes
+// five to ten times as long as writing a line of its own. Stores around the cache (non-temporal) avoid that, but the
+// reader then has to fetch the values from memory. Which way is quicker depends on where the two cores are, and in a
+// virtual machine that changes while a program runs. So a rank times both ways now and then.
 //
-// The time of a way depends on how the lines were written before: past the cache, they are in memory, and the first
-// ordinary store there has to fetch them. So where a rank writes one place again and again, it always writes its
-// beginning the one way, and the rest the other way.
+// The time of a store depends on how the line was written before: after a store around the cache it is in memory, and
+// the first ordinary store has to fetch it. So a rank that tries both ways at one place again and again always writes
+// the beginning in one way and the rest in the other.
 //
 // Threads: one at a time.
 #pragma once
@@ -22,25 +22,25 @@ namespace tutti::transport {
 
 class StagingCopy {
  public:
-    /// Always the ordinary way.
+    /// Always copies with ordinary stores.
     StagingCopy() = default;
     /// `penalty_ns`: nanoseconds per byte that a reader takes longer to fetch bytes stored around the cache.
-    /// Fewer than `least_bytes` go the ordinary way.
-    /// `returning`: the fraction of its measured time that the ordinary way is expected to take once it is in use.
+    /// `least_bytes`: shorter copies use ordinary stores. `returning`: the fraction of their measured time that
+    /// ordinary stores are expected to take once they are in use.
     explicit StagingCopy(double penalty_ns, std::size_t least_bytes = std::size_t{32} << 10, double returning = 1)
         : least_bytes_(least_bytes), penalty_ns_(penalty_ns), returning_(returning) {
         TUTTI_ASSERT(least_bytes >= 256);  // a trial needs some lines in each way
         TUTTI_ASSERT(returning > 0 && returning <= 1);
     }
 
-    /// Which copies try both ways.
+    /// Which copies are trials, which time both ways.
     enum class Trial : std::uint8_t {
-        now_and_then,  ///< some, wherever they write
-        here,          ///< each one, at this one place
-        elsewhere,     ///< not this one: trials are elsewhere
+        now_and_then,  ///< some copies, at any place
+        here,          ///< every copy; all are at this one place
+        elsewhere,     ///< not this copy: trials are made elsewhere
     };
     void operator()(std::byte* to, const std::byte* from, std::size_t bytes, Trial trial = Trial::now_and_then);
-    /// Whether stores around the cache were quicker lately.
+    /// Whether large copies now use stores around the cache.
     bool streams() const noexcept { return streams_; }
 
  private:
@@ -50,20 +50,20 @@ class StagingCopy {
 
     std::size_t least_bytes_ = ~std::size_t{0};
     double penalty_ns_ = 0, returning_ = 1;
-    double plain_ns_ = 0, stream_ns_ = 0;  // a byte, lately
-    std::uint32_t pause_ = 16;             // copies between the trials
-    std::uint32_t until_trial_ = 0;        // copies
-    std::uint32_t in_vain_ = 0;            // returns to the ordinary way that did not last
+    double plain_ns_ = 0, stream_ns_ = 0;  // recent times per byte
+    std::uint32_t pause_ = 16;             // copies between two trials
+    std::uint32_t until_trial_ = 0;        // copies until the next trial
+    std::uint32_t in_vain_ = 0;            // returns to ordinary stores that did not last
     bool streams_ = false;
 };
 
-/// By `copy`; null: the ordinary way.
+/// Copies with `copy`; null: with ordinary stores.
 inline void copy_staged(StagingCopy* copy, std::byte* to, const std::byte* from, std::size_t bytes,
                         StagingCopy::Trial trial = StagingCopy::Trial::now_and_then) {
     TUTTI_ASSERT(bytes == 0 || (to != nullptr && from != nullptr));
     if (copy != nullptr)
         (*copy)(to, from, bytes, trial);
-    else if (bytes > 0)  // of none, `from` may be null
+    else if (bytes > 0)  // if bytes is 0, `from` may be null
         std::memcpy(to, from, bytes);
 }
 

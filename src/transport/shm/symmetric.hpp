@@ -1,11 +1,12 @@
-// Symmetric memory: segments that all ranks of a host map, one equal part for each rank, so that a rank's buffer can be
-// read and written by the others where it lies.
+// Symmetric memory: segments that all ranks of a host map, with one equal part for each rank, so that other ranks can
+// read and write a rank's buffer in place.
 //
-// A segment is anonymous shared memory; its descriptor is passed on once and closed. Its first page counts the ranks
-// that have let go of their part; the last of them gives the pages back, also while others still map the segment. A
-// rank unmaps it when all have let go, or with its group: until then it can find a place that any of the others names.
+// A segment is anonymous shared memory; its creator passes the descriptor on once and closes it. The first page counts
+// the ranks that have released their part; the last of them frees the pages, even while others still map the segment. A
+// rank unmaps the segment when all have released their parts, or with its group: until then it can resolve every place
+// that another rank names.
 //
-// Threads: a segment, any; SymmetricMemory: one at a time (the group's lock).
+// Threads: a segment: any; SymmetricMemory: one at a time (the group's lock).
 #pragma once
 
 #include "core/unique_fd.hpp"
@@ -24,7 +25,8 @@ class SymmetricSegment {
  public:
     /// New memory for `ranks` parts of `part_bytes` each. Throws DistBackendError.
     static UniqueFd create(int ranks, std::size_t part_bytes);
-    /// Maps it. `id`: at least 1, equal on all ranks. Throws DistBackendError, also if the memory has another size.
+    /// Maps the segment `fd`. `id`: at least 1, equal on all ranks. Throws DistBackendError, also if the memory has
+    /// another size.
     SymmetricSegment(const UniqueFd& fd, std::uint64_t id, int ranks, int own_rank, std::size_t part_bytes);
     ~SymmetricSegment();
     SymmetricSegment(const SymmetricSegment&) = delete;
@@ -34,9 +36,10 @@ class SymmetricSegment {
     std::byte* part(int rank) const noexcept;
     std::byte* own_part() const noexcept { return part(own_rank_); }
     std::size_t part_bytes() const noexcept { return part_bytes_; }
-    /// This rank needs its part no more; once. Nothing in a forked child, whose parent needs it.
+    /// This rank no longer needs its part; call it once. Does nothing in a forked child, since its parent needs the
+    /// part.
     void let_go() noexcept;
-    /// All ranks have let go.
+    /// Whether all ranks have called let_go().
     bool abandoned() const noexcept;
 
  private:
@@ -48,13 +51,13 @@ class SymmetricSegment {
     pid_t process_;
 };
 
-/// Where something lies in symmetric memory: a segment, and an offset in one rank's part. In 63 bits with a mark above
-/// them, so that it can stand where an address does.
+/// A location in symmetric memory: a segment, and an offset in one rank's part. It has 63 bits and a mark in the top
+/// bit, so that a field can hold either a place or an address.
 class Place {
  public:
     Place() = default;  ///< nowhere
     explicit Place(std::uint64_t bits) : bits_(bits) {}
-    /// Nowhere if the numbers are too large.
+    /// Yields no place if a number is too large.
     Place(std::uint64_t segment, std::uint64_t offset);
 
     explicit operator bool() const noexcept { return (bits_ & mark) != 0; }
@@ -72,13 +75,13 @@ class Place {
 class SymmetricMemory {
  public:
     void add(std::shared_ptr<SymmetricSegment> segment);
-    /// Where `bytes` from `at` on lie in this rank's part of a segment; nowhere if they do not.
+    /// The place of `bytes` bytes from `at` on in this rank's part of a segment; no place if they do not lie there.
     Place find(const std::byte* at, std::size_t bytes) const;
-    /// The `bytes` bytes that `rank` named; null if there are none.
+    /// The `bytes` bytes at the place that `rank` named; null if there are none.
     std::byte* address(Place place, int rank, std::size_t bytes) const;
 
  private:
-    std::map<const std::byte*, std::shared_ptr<SymmetricSegment>> by_address_;  // of the own part
+    std::map<const std::byte*, std::shared_ptr<SymmetricSegment>> by_address_;  // by the address of this rank's part
     std::unordered_map<std::uint64_t, SymmetricSegment*> by_id_;
 };
 

@@ -1,15 +1,16 @@
 // SocketStream: a stream over one or several TCP connections.
 //
-// One connection serves both directions, so that acknowledgements travel with the data of the other side, and either
-// rank may make it. Some networks limit the bandwidth of one connection: links that are bundled flow by flow, clouds
-// that limit a flow, long ways whose bandwidth-delay product exceeds a socket's buffer. There a stream has several,
-// lanes.
+// One connection serves both directions, so that acknowledgements travel with the peer's data; either rank may make it.
+// Some networks limit the bandwidth of one connection: bundled links that assign flows to links, clouds that limit a
+// flow, long routes whose bandwidth-delay product exceeds a socket's buffer. There a stream uses several connections,
+// called lanes.
 //
-// Bytes travel in chunks (lane.hpp), each on the lane that takes it first: a quick one takes more of them than a slow
-// one. While one lane is enough the stream writes on no other. The reader takes chunks in the order of their numbers;
-// one that came early stays in its socket's buffer. A chunk without bytes is the last one: a rank that leaves waits
-// until the kernels of its peers have confirmed it, and with it all bytes sent before. Source: striping over sockets as
-// in PSockets (Sivakumar, Bailey and Grossman, 2000), here with a number for each piece instead of fixed turns.
+// Bytes travel in chunks (lane.hpp), each on the first lane that accepts it: a fast lane gets more chunks than a slow
+// one. While one lane suffices, the stream writes on that one only. The reader takes chunks in the order of their
+// numbers; one that arrives early stays in its socket's buffer. A chunk without bytes is the last one: a rank that
+// leaves waits until the kernels of its peers have acknowledged it, and thus all bytes before it. Source: striping over
+// sockets as in PSockets (Sivakumar, Bailey and Grossman, 2000), here with a number for each piece instead of fixed
+// turns.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -27,14 +28,15 @@
 
 namespace tutti::transport {
 
-/// The time in which a thread moves many bytes between memory and sockets; one for all streams that it serves.
+/// The time that a thread has spent moving many bytes between memory and sockets, over all streams that it serves.
 struct SocketTime {
     Clock::duration moving{};
 };
 
 class SocketStream final : public Stream {
  public:
-    /// `has_all_lanes`: asked when all lanes have ended; while it says no, the peer may have made another one before.
+    /// `has_all_lanes`: called when all lanes have ended; false: the peer may have made another lane before, so wait
+    /// for it.
     SocketStream(
         Congestion congestion, Lanes lanes, Checksums checksums, SocketTime& time,
         std::function<bool()> has_all_lanes = [] { return true; })
@@ -53,20 +55,19 @@ class SocketStream final : public Stream {
     bool look_takes_call() const noexcept override { return true; }
     void pollables(bool output, std::vector<Pollable>& into) const override;
 
-    /// There is no lane yet.
+    /// Whether the stream has no lane yet.
     bool needs_connection() const noexcept { return lanes_.empty() && !given_up_; }
-    /// Another lane would help.
+    /// Whether another lane would help.
     bool wants_connection() const noexcept { return wants_lane_ && !closed(); }
-    /// A connection to the peer, made by either rank.
+    /// Adds a connection to the peer, made by either rank.
     void add(security::Connection connection);
     void add(UniqueFd fd) { add(security::Connection{std::move(fd), {}}); }
-    /// There will be no further lanes; without any, nothing to write on.
+    /// No further lanes will come; if there is none, the stream cannot write.
     void give_up() noexcept;
     int lanes() const noexcept { return static_cast<int>(lanes_.size()); }
-    /// For faults on request: all connections break off.
+    /// For fault injection: breaks all connections.
     void cut() noexcept;
-    /// And: sends the next chunk as if it had changed on the way; false: without TLS or checksums the peer would not
-    /// notice.
+    /// For fault injection: damages the next chunk; false: without TLS or checksums the peer would not notice.
     bool spoil() noexcept;
 
  private:
@@ -92,25 +93,25 @@ class SocketStream final : public Stream {
     std::vector<std::unique_ptr<Lane>> lanes_;
     bool given_up_ = false, wants_lane_ = false;
     bool has_end_ = false;                   // nothing more is written
-    bool spoils_next_ = false;               // chunk
+    bool spoils_next_ = false;               // damages the next chunk
     StreamState state_ = StreamState::open;  // of the peer's direction
     std::string reason_;
 
-    std::uint64_t written_ = 0;    // of the stream's bytes; those before have been taken
-    std::uint64_t assigned_ = 0;   // those before are in chunks
-    bool window_assigned_ = true;  // the last window had nothing beyond
+    std::uint64_t written_ = 0;    // number of the next byte to write; the stream has accepted all before it
+    std::uint64_t assigned_ = 0;   // all bytes before this one are in chunks
+    bool window_assigned_ = true;  // the last window was assigned to chunks completely
     std::uint32_t next_out_ = 0;   // number of the next chunk
-    // Of the next long chunk: no lane may have taken it when it was made.
+    // The CRC of the next long chunk, computed once: perhaps no lane accepted the chunk at the first attempt.
     struct {
         std::uint64_t begin = 0, end = 0;
         std::uint32_t value = 0;
     } sum_;
-    std::size_t used_ = 1;       // lanes that are written on
-    int peer_wants_ = 1;         // lanes for its own bytes
+    std::size_t used_ = 1;       // lanes on which to write
+    int peer_wants_ = 1;         // lanes that the peer wants for its own bytes
     std::uint32_t next_in_ = 0;  // number of the chunk whose bytes come next
-    Lane* in_ = nullptr;         // which has begun to bring it
+    Lane* in_ = nullptr;         // the lane that has begun to bring this chunk
     std::size_t likely_in_ = 0;  // the lane that brought the last one
-    std::uint32_t looks_ = 0;    // in vain at that lane
+    std::uint32_t looks_ = 0;    // polls of that lane that found nothing
 };
 
 }  // namespace tutti::transport
