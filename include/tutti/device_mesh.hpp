@@ -6,8 +6,8 @@
 //
 // A mesh is a layout until a dimension is used. The first get_group, get_all_groups, or use as a `.group`, makes all
 // groups of the dimension, in one short exchange, and so is collective: all ranks of the mesh take part, in the same
-// order of dimensions. Later uses are local. A program whose ranks then use different dimensions calls
-// get_all_groups() first. A slice uses the groups of the mesh that it was taken from.
+// order of dimensions. Later uses are local. If ranks use different dimensions, all of them call get_all_groups()
+// first. A slice uses the groups of the mesh that it was taken from.
 //
 // All ranks make the same meshes. If they differ, all ranks get CollectiveMismatch, in init_device_mesh or at a
 // dimension's first use; but the ranks of a mesh that leaves out ranks of the world find each other by its list of
@@ -152,7 +152,7 @@ class TUTTI_API DeviceMesh {
     friend DeviceMesh init_device_mesh(std::string_view, const std::vector<int>&, const MeshOptions&);
     std::size_t axis(const char* operation, MeshDim dim) const;
     std::size_t axis_named(std::string_view name) const;
-    std::vector<std::size_t> dims() const;  // of all axes
+    std::vector<std::size_t> dims() const;  // root mesh's
     DeviceMesh slice(std::vector<std::size_t> axes) const;
 
     std::shared_ptr<detail::MeshState> state_;

@@ -148,7 +148,7 @@ struct TUTTI_API Graph {
     /// The functions and the addresses of the buffers; null after from_text().
     std::shared_ptr<const detail::CapturedCalls> calls;
 
-    /// The dependencies between nodes, without those that other edges of the same range imply.
+    /// The dependencies between nodes; for each byte, on its last writer and on readers since.
     std::vector<Edge> edges() const;
     /// Whether passes have changed the collectives of any group.
     bool changed() const noexcept;

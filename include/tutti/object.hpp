@@ -56,7 +56,7 @@ template <class T>
 concept HasTraits = requires(const T& value) {
     ObjectTraits<T>::to(value);
 };
-/// A user's function, found beside the type.
+/// A to_object() in the type's namespace.
 template <class T>
 concept HasToObject = requires(const T& value) {
     { to_object(value) } -> std::same_as<Object>;

@@ -50,8 +50,8 @@ class TUTTI_API StoreBackend {
                            Milliseconds timeout);
     /// Whether this store's waits poll, because the store does not notify them of other processes' writes.
     virtual bool asks_again() const { return false; }
-    /// As get. A store that polls also polls at once when the descriptor `bell` (-1: none) becomes readable, and may
-    /// poll less often until then; it does not read from `bell`. Default: get, for a store that notifies.
+    /// As get. A store that polls may poll less often, but polls at once when the descriptor `bell` (-1: none) becomes
+    /// readable; it does not read from `bell`. Default: calls get, enough for a store that notifies.
     virtual std::string get_with_bell(std::string_view key, Milliseconds timeout, int bell);
     /// A last will: when this process ends, or is cut off from the store, before `key` exists, the store sets `key` to
     /// `value` on the process's behalf. False (the default): this store has no last wills, and nothing happens.

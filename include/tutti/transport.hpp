@@ -56,7 +56,7 @@ struct ShortMessage {
     std::uint64_t channel;
     std::uint64_t fingerprint;
     std::uint32_t given_back;   ///< flow-control credit that the sender gives back, in bytes
-    std::uint32_t kind : 8;     ///< of the frame
+    std::uint32_t kind : 8;     ///< opaque
     std::uint32_t length : 24;  ///< of the payload, in bytes
 };
 /// What can be read next from a stream.
@@ -124,10 +124,10 @@ class Streams {
     /// never asks for an average (it divides a sum), nor for an all_to_all, whose counts differ between ranks. The
     /// answer must be the same on all ranks whose requests have the same type, operator, root and counts. Never blocks.
     virtual bool offers(const BackendRequest& /*request*/) { return false; }
-    /// Begins a collective that offers() has accepted, after all ranks have entered it and have agreed on its
-    /// arguments. The request outlives the call. tutti begins the calls in the same order on all ranks, each after the
-    /// previous one has been destroyed; messages use the streams meanwhile. After a cancelled call there is no further
-    /// one. Never blocks. Throws DistError.
+    /// Begins a collective that offers() has accepted, after all ranks have entered it and agreed on its arguments. The
+    /// request outlives the LibraryCall. tutti begins collectives in the same order on all ranks, each after the
+    /// previous LibraryCall is destroyed; messages use the streams meanwhile. After a cancelled one there is no other.
+    /// Never blocks. Throws DistError.
     virtual std::unique_ptr<LibraryCall> begin(const BackendRequest& /*request*/) { return nullptr; }
     /// Begins the receiver's end of a long message that the library moves from the sender's memory to `into`. Null: its
     /// bytes use the stream instead. `number` is the sender's, unique among its messages in flight. Never blocks; a

@@ -21,7 +21,7 @@ struct Workload {
     double messages = 0;
     double bytes = 0;          ///< in messages
     double most_sends = 0;     ///< the most messages that one rank sends
-    double most_receives = 0;  ///< messages that this rank receives
+    double most_receives = 0;  ///< messages the same rank receives
     double most_bytes = 0;     ///< the most bytes that one rank sends or receives
     double fresh = 0;          ///< the share of `bytes` that the sender has just written
     double relayed = 0;        ///< bytes sent in turn on the longest path; ranks forward only whole messages

@@ -5,8 +5,8 @@
 
 namespace tutti::algorithm {
 
-/// Lives as long as the process; any thread. A part is not cut into pieces that overlap, because an element of a
-/// schedule text stands for any number of elements.
+/// The object lives as long as the process; any thread. Parts are not pipelined, because an element of a schedule text
+/// stands for any number of elements.
 const schedule::PartMaker& parts();
 
 }  // namespace tutti::algorithm

@@ -6,8 +6,8 @@
 namespace tutti::api {
 
 /// Throws InvalidArgument for the first TUTTI_* variable whose value is invalid, with its name, its value and the
-/// expected form. If all ranks have the same invalid value, all throw, before any of them waits for a store that a rank
-/// which has thrown will never serve. Does not check the files that TUTTI_TUNE names: only rank 0 reads them.
+/// expected form. If all ranks have the same invalid value, all throw; none waits for a store whose server has thrown.
+/// Does not check the files that TUTTI_TUNE names: only rank 0 reads them.
 void check_environment();
 
 }  // namespace tutti::api

@@ -15,7 +15,7 @@ class LiveBytes {
  public:
     /// Begins after the last node, with all bytes live except temporaries. The graph must outlive the object.
     explicit LiveBytes(const Graph& graph);
-    /// Steps from after a node to before it. An asynchronous node uses its buffers until its wait.
+    /// Goes back past a node. An asynchronous node uses its buffers until its wait.
     void step_back_over(const Node& node);
     bool any(const Range& range) const;
 

@@ -29,7 +29,7 @@ struct Limits {
     std::optional<std::chrono::milliseconds> timeout;  ///< from `started`
     std::chrono::milliseconds report_time;             ///< between a failure and SIGTERM
     std::chrono::milliseconds grace;                   ///< between SIGTERM and SIGKILL
-    bool lifeline = false;                             ///< standard input is a Lifeline: its end ends the attempt
+    bool lifeline = false;                             ///< end of standard input ends the attempt (Lifeline)
 };
 
 struct Outcome {

@@ -35,7 +35,7 @@ class Output {
     std::optional<Moment> due();
     /// All processes have ended: passes on what the pipes hold. Processes outside the job may hold the other ends.
     void pass_rest_on();
-    /// Another writer, such as the terminal's echo, has ended the unfinished line at a destination.
+    /// Call it when another writer, such as the terminal's echo, has ended the unfinished lines.
     void line_was_ended();
 
     /// The last lines of the process that was added as number `process`.

@@ -1,4 +1,4 @@
-// Stacks: the current stacks of this process's threads, for people: they also show a thread that hangs outside the
+// Stacks: the current stacks of this process's threads, as text. They also show a thread that hangs outside the
 // library, holds a lock, or loops.
 //
 // Each thread records its own stack, in the handler of a signal sent to it alone. This is a real-time signal that the

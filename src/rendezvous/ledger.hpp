@@ -26,7 +26,7 @@ class Ledger {
  public:
     using Id = NewsId;
     static constexpr int own = -1;     ///< the source of this rank's own news
-    static constexpr int nobody = -2;  ///< the source of news that this rank has answered
+    static constexpr int nobody = -2;  ///< instead of a source: this rank has answered
 
     struct Answer {
         int to = own;

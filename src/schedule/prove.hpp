@@ -3,9 +3,8 @@
 // A symbol says which ranks' contributions an element holds and in which order they were combined. The prover checks
 // that every result element is exactly what the collective promises; no step reads an element before it is written;
 // every send matches a receive of the same count; no deadlock occurs even if no message is buffered; no rank reads or
-// overwrites a staging slot too early; in place, no two ranks access the same elements without order, one of them
-// writing (races.hpp); `after` orders steps that touch the same elements; avg is finished exactly once. A pure
-// function; meant for small element counts.
+// overwrites a staging slot too early; schedules in place have no races (races.hpp); `after` orders steps that touch
+// the same elements; avg divides each result exactly once. A pure function; meant for small element counts.
 #pragma once
 
 #include "schedule/budget.hpp"

@@ -21,8 +21,8 @@ struct Race {
     std::string what;
 };
 
-/// At most one race for each rank's buffers, and accesses of a rank to another's chunks that the owner has not opened
-/// by `meet`. Empty for schedules that are not in place.
+/// At most one race for each rank's buffers, and all accesses to elements of another rank that its `meet` does not
+/// publish. Empty for schedules that are not in place.
 std::vector<Race> races_in(const std::vector<Schedule>& schedules, Budget& budget);
 
 /// By rank: whether the results stay the same if this rank's input lies in its output (Schedule::input_is_output): no

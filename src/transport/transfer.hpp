@@ -14,7 +14,7 @@ namespace tutti::transport {
 
 inline constexpr int any_source = -1;
 
-/// A function that gets the bytes of a message as they arrive, in order. It points to its object, which must not move.
+/// Passes the bytes of a message, in order and as they arrive, to a function object, which must not move.
 class ByteSink {
  public:
     ByteSink() = default;

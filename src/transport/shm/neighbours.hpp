@@ -27,7 +27,7 @@ enum class Reads : bool { no, yes };
 
 class Neighbours {
  public:
-    /// `ranks`: those of this host, ascending, including `rank`, of `size` in all; `processes`: their process ids.
+    /// `size`: of the world; `ranks`: those of this host, ascending, with `rank`; `processes`: their process ids.
     /// `arena`: null if they share no memory.
     Neighbours(int rank, int size, std::vector<int> ranks, std::vector<pid_t> processes, std::shared_ptr<Arena> arena,
                Reads reads);
