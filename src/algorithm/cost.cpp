@@ -113,7 +113,7 @@ double price_us(const Workload& work, const Layout& layout, const CostModel& cos
     const double crossing_us = cross_us(costs);
     // Such bytes lie in the cache of the rank that sends them.
     const double fresh_us = work.fresh * (1 - beyond) * crossing_us;
-    const double end_us = ringed   ? copy_us + (work.one_way ? 0.4 : 1) * crossing_us
+    const double end_us = ringed   ? copy_us + (work.one_way ? readers_part : 1) * crossing_us
                           : pulled ? pull_us + fresh_us
                           : inside ? copy_us
                                    : 1 / (costs.tcp_gbps * 1e3);

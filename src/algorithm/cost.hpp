@@ -47,6 +47,10 @@ struct Workload {
     bool counts_on_huge_pages = false;  ///< also for short buffers: costs little if they get none
 };
 
+/// The reader's part of the time in which bytes cross from one core's cache into another's: all of it that counts where
+/// the writer runs ahead.
+inline constexpr double readers_part = 0.4;
+
 /// The workload of an algorithm of the table; nullopt if it has no formula. `bytes`: of the buffer or the largest
 /// block.
 std::optional<Workload> work_of(const Layout& layout, Collective collective, std::string_view algorithm,

@@ -174,6 +174,10 @@ TEST(Cost, chooses_what_was_quickest_on_a_machine_with_many_cores) {
         EXPECT_EQ(best(Collective::all_reduce, ranks, 1 << 20), "two_shot");
         EXPECT_EQ(best(Collective::all_reduce, ranks, 512), "slots");
     }
+    EXPECT_EQ(best(Collective::reduce, 2, 64 << 10), "one_shot");
+    EXPECT_EQ(best(Collective::reduce, 4, 256 << 10), "one_shot") << "binomial takes 2.2 times as long";
+    EXPECT_EQ(best(Collective::reduce, 4, 1 << 20), "one_shot");
+    EXPECT_EQ(best(Collective::reduce, 8, 256 << 10), "two_shot") << "one_shot takes 2.2 times as long";
     EXPECT_EQ(best(Collective::reduce_scatter, 2, 512 << 10), "ring") << "shared takes 1.9 times as long";
     EXPECT_EQ(best(Collective::all_reduce, 2, 1 << 20), "two_shot");
     EXPECT_EQ(best(Collective::all_reduce, 4, 4096), "slots");

@@ -258,7 +258,8 @@ const Formula formulas[] = {
     {Collective::reduce, "one_shot",
      [](const Shape& s) {
          const double others = (s.n - 1) * s.bytes;
-         Workload work = staged(s.bytes, s.slot, 1, others, 0, others);
+         // The others write while the root combines what they have written before.
+         Workload work = staged(s.bytes, s.slot, 1, others, 0, readers_part * others);
          work.summed = work.most_summed = combining(s.n) * s.bytes;
          work.one_way = true;
          return work;
