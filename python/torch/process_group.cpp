@@ -5,8 +5,10 @@
 #include "store.hpp"
 #include "without_gil.hpp"
 
+#include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include <tutti/version.h>
 #include <tutti/collectives.hpp>
 
 #include <algorithm>
@@ -71,6 +73,10 @@ ProcessGroupTutti::ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store>& stor
     setGroupUid(options_->group_name);
     Recorder::prepare();
     if (Recorder::is_on()) recorded_as_ = Recorder::get().add_group();
+    if (options_->backend != "tutti") {  // get_backend() does not tell
+        LOG(INFO) << "tutti " TUTTI_VERSION_STRING " serves group \"" << options_->group_name << "\" (" << size
+                  << " ranks) in the place of " << options_->backend;
+    }
     const std::lock_guard lock(alive().mutex);
     alive().groups.insert(this);
 }
