@@ -31,6 +31,27 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1048576>)
 endif()
 
+# As Debian hardens its packages: what overruns an array, or writes over the table of functions of other libraries, ends the
+# program. A packager's own flags come first.
+if(NOT TUTTI_SANITIZE)
+  add_compile_options(-fstack-protector-strong)
+  if(NOT CMAKE_CXX_FLAGS MATCHES "FORTIFY_SOURCE")
+    add_compile_options($<$<CONFIG:Release>:-U_FORTIFY_SOURCE> $<$<CONFIG:Release>:-D_FORTIFY_SOURCE=2>)
+  endif()
+  add_link_options(LINKER:-z,relro LINKER:-z,now)
+endif()
+
+# No file that is installed names the folder in which it was built: two builds of the same sources are equal.
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  add_compile_options(-ffile-prefix-map=${PROJECT_BINARY_DIR}=build -ffile-prefix-map=${PROJECT_SOURCE_DIR}=.)
+endif()
+
+# Of the shared library or module `target` only what `map` names is seen outside.
+function(export_only target map)
+  target_link_options(${target} PRIVATE "LINKER:--version-script=${map}")
+  set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS "${map}")
+endfunction()
+
 add_library(tutti-flags INTERFACE)
 target_compile_options(tutti-flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
                                              $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor> -Wno-sign-conversion

@@ -27,6 +27,7 @@ foreach(kind IN ITEMS SHARED STATIC)
     Threads::Threads)
   add_library(tutti::${target} ALIAS ${target})
 endforeach()
+export_only(tutti "${PROJECT_SOURCE_DIR}/cmake/exports.map")
 target_compile_definitions(tutti-static PUBLIC TUTTI_STATIC)
 
 # Two export sets: a program that uses the shared library needs none of the libraries below it, not even to configure.
