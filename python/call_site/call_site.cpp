@@ -1,7 +1,12 @@
 #include "call_site/call_site.hpp"
 
 #include <Python.h>
+#if defined(Py_LIMITED_API)  // one module for all versions: only public functions, and no structure's fields
+#define TUTTI_PUBLIC_FRAMES
+#include <dlfcn.h>
+#else
 #include <frameobject.h>
+#endif
 #if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030e0000 && !defined(TUTTI_PUBLIC_FRAMES)
 #define Py_BUILD_CORE 1
 #include <internal/pycore_frame.h>
@@ -20,8 +25,32 @@
 namespace tutti::python {
 namespace {
 
+#if defined(Py_LIMITED_API)
+// Every version from 3.11 on has these, though the stable ABI does not list them.
+template <typename Function>
+Function* interpreters(const char* name) {
+    return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
+}
+int PyGILState_Check() {
+    static auto* const function = interpreters<int()>("PyGILState_Check");
+    return function();
+}
+PyFrameObject* PyFrame_GetBack(PyFrameObject* frame) {
+    static auto* const function = interpreters<PyFrameObject*(PyFrameObject*)>("PyFrame_GetBack");
+    return function(frame);
+}
+int PyFrame_GetLasti(PyFrameObject* frame) {
+    static auto* const function = interpreters<int(PyFrameObject*)>("PyFrame_GetLasti");
+    return function(frame);
+}
+int PyCode_Addr2Line(PyCodeObject* code, int instruction) {
+    static auto* const function = interpreters<int(PyCodeObject*, int)>("PyCode_Addr2Line");
+    return function(code, instruction);
+}
+#endif
+
 // A thread's frames, from the innermost out.
-#if PY_VERSION_HEX < 0x030b0000
+#if !defined(Py_LIMITED_API) && PY_VERSION_HEX < 0x030b0000
 class Frames {
  public:
     explicit Frames(PyThreadState* thread) : frame_(thread->frame) {}
@@ -76,17 +105,17 @@ class Frames {
 class Frames {
  public:
     explicit Frames(PyThreadState* thread) : frame_(PyGILState_Check() ? PyThreadState_GetFrame(thread) : nullptr) {}
-    ~Frames() { Py_XDECREF(frame_); }
+    ~Frames() { Py_XDECREF(reinterpret_cast<PyObject*>(frame_)); }
     Frames(const Frames&) = delete;
     Frames& operator=(const Frames&) = delete;
     explicit operator bool() const { return frame_ != nullptr; }
     void leave() {
         PyFrameObject* const inner = std::exchange(frame_, PyFrame_GetBack(frame_));
-        Py_DECREF(inner);
+        Py_DECREF(reinterpret_cast<PyObject*>(inner));
     }
     PyCodeObject* code() const {
         PyCodeObject* const code = PyFrame_GetCode(frame_);
-        Py_DECREF(code);  // the frame holds it
+        Py_DECREF(reinterpret_cast<PyObject*>(code));  // the frame holds it
         return code;
     }
     int instruction() const { return PyFrame_GetLasti(frame_); }
@@ -96,6 +125,7 @@ class Frames {
 };
 #endif
 
+#if !defined(Py_LIMITED_API)
 // In UTF-8. A string's own conversion would need the interpreter's lock.
 std::string text_of(PyObject* text) {
     std::string result;
@@ -117,6 +147,7 @@ std::string text_of(PyObject* text) {
     }
     return result;
 }
+#endif
 
 std::vector<std::string>& packages() {
     static auto& folders = *new std::vector<std::string>;
@@ -141,6 +172,40 @@ const char* kept(std::string text) {
     return texts.insert(std::move(text)).first->c_str();
 }
 
+#if defined(Py_LIMITED_API)
+std::string text_of(PyCodeObject* code, const char* attribute) {
+    PyObject* const text = PyObject_GetAttrString(reinterpret_cast<PyObject*>(code), attribute);
+    const char* const bytes = text != nullptr ? PyUnicode_AsUTF8AndSize(text, nullptr) : nullptr;
+    if (bytes == nullptr) PyErr_Clear();  // a name with a lone surrogate
+    std::string result = bytes != nullptr ? bytes : "?";
+    Py_XDECREF(text);
+    return result;
+}
+
+// What is known of an instruction. Its code object is held, so that no other comes to lie at the same place.
+struct Known {
+    PyCodeObject* code = nullptr;
+    int instruction = 0;
+    const char* text = nullptr;  // null: it is not the program's
+};
+
+Known look_up(PyCodeObject* code, int instruction) {
+    static auto& all = *new std::array<Known, 128>;  // the interpreter's lock guards it
+    const std::size_t place = (reinterpret_cast<std::uintptr_t>(code) >> 5) + static_cast<std::size_t>(instruction);
+    Known& known = all[place % all.size()];
+    if (known.code == code && known.instruction == instruction) return known;
+    const std::string file = text_of(code, "co_filename");
+    const char* text = nullptr;
+    if (is_program(file)) {
+        const int line = PyCode_Addr2Line(code, instruction);
+        text = kept(file + ":" + std::to_string(line) + " in " + text_of(code, "co_name"));
+    }
+    Py_INCREF(reinterpret_cast<PyObject*>(code));
+    const Known before = std::exchange(known, {code, instruction, text});
+    Py_XDECREF(reinterpret_cast<PyObject*>(before.code));
+    return {code, instruction, text};
+}
+#else
 // What is known of an instruction. Another code object may come to lie at the same place: it has other lines then.
 struct Known {
     const PyCodeObject* code = nullptr;
@@ -153,7 +218,7 @@ struct Known {
 const Known& look_up(PyCodeObject* code, int instruction) {
     constexpr std::size_t count = 128;
     // Not in the thread's own block: a module that is loaded late gets little there.
-    thread_local const std::unique_ptr<std::array<Known, count>> all(new std::array<Known, count>);
+    thread_local const std::unique_ptr<std::array<Known, count> > all(new std::array<Known, count>);
     const std::size_t place = (reinterpret_cast<std::uintptr_t>(code) >> 5) + static_cast<std::size_t>(instruction);
     Known& known = (*all)[place % count];
     if (known.code == code && known.instruction == instruction && known.lines == code->co_linetable &&
@@ -168,6 +233,7 @@ const Known& look_up(PyCodeObject* code, int instruction) {
     }
     return known = {code, instruction, code->co_linetable, code->co_firstlineno, text};
 }
+#endif
 
 }  // namespace
 

@@ -5,8 +5,8 @@
 // a thread's frames, and the code that they run, stay while the thread is in a call. A place that was found before is
 // found again in some ten nanoseconds.
 //
-// Threads: any, with or without the interpreter's lock (with it, where the interpreter is newer than 3.13: its frames
-// are looked at by public functions there).
+// Threads: any, with or without the interpreter's lock (with it, where the interpreter is newer than 3.13, or the
+// module is one for the stable ABI: frames are looked at by public functions there).
 #pragma once
 
 #include <string>

@@ -228,11 +228,9 @@ ArrayList::ArrayList(nb::handle list, Array::Access access, const char* operatio
             operation, argument, list,
             "a list of arrays; all_gather_into_tensor, reduce_scatter_tensor and all_to_all_single take one");
     }
-    const auto count = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(list.ptr()));
-    arrays.reserve(count);
-    for (std::size_t i = 0; i < count; ++i) {
-        const nb::handle item = PySequence_Fast_GET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i));
-        arrays.emplace_back(item, access, operation, fmt::format("{}[{}]", argument, i).c_str());
+    arrays.reserve(nb::len(list));
+    for (const nb::handle item : nb::borrow<nb::sequence>(list)) {
+        arrays.emplace_back(item, access, operation, fmt::format("{}[{}]", argument, arrays.size()).c_str());
     }
 }
 

@@ -13,7 +13,6 @@
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
 
-#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -50,6 +49,12 @@ std::string field_step(std::string_view type, std::string_view field) {
     return is_inside ? std::string() : fmt::format(".{}", field);
 }
 
+// NumPy's own type, no class of the program's that derives from it. Where NumPy is not loaded there is none.
+bool is_ndarray(nb::handle value) {
+    PyObject* const numpy = PyDict_GetItemString(PyImport_GetModuleDict(), "numpy");
+    return numpy != nullptr && value.type().is(nb::getattr(numpy, "ndarray", nb::none()));
+}
+
 // ---- From Python --------------------------------------------------------------------------------------------------
 
 class Describer {
@@ -62,13 +67,13 @@ class Describer {
         if (value.is_none()) return {};
         if (PyBool_Check(object)) return Object::boolean(object == Py_True);
         if (PyLong_CheckExact(object)) return integer(value, depth);
-        if (PyFloat_CheckExact(object)) return Object::real(PyFloat_AS_DOUBLE(object));
+        if (PyFloat_CheckExact(object)) return Object::real(PyFloat_AsDouble(object));
         if (PyComplex_CheckExact(object))
             return Object::complex({PyComplex_RealAsDouble(object), PyComplex_ImagAsDouble(object)});
         if (PyUnicode_CheckExact(object)) return string(value);
         if (PyBytes_CheckExact(object)) {
-            const auto* data = reinterpret_cast<const std::byte*>(PyBytes_AS_STRING(object));
-            return Object::bytes(Object::Bytes(data, data + PyBytes_GET_SIZE(object)));
+            const auto* data = reinterpret_cast<const std::byte*>(PyBytes_AsString(object));
+            return Object::bytes(Object::Bytes(data, data + PyBytes_Size(object)));
         }
         if (PyList_CheckExact(object)) return Object::list(items(value, depth));
         if (PyTuple_CheckExact(object)) {
@@ -77,7 +82,7 @@ class Describer {
             return Object::record(tuple_type, std::move(fields));
         }
         if (PyDict_CheckExact(object)) return Object::map(entries(value, depth));
-        if (std::strcmp(Py_TYPE(object)->tp_name, "numpy.ndarray") == 0 && is_numeric(value)) return array(value);
+        if (is_ndarray(value) && is_numeric(value)) return array(value);
         return foreign(value, depth);
     }
 
