@@ -17,7 +17,7 @@
 // crash.
 //
 // Threads: an operation belongs to one thread at a time; operations of different ranks to different threads.
-// Follows ATB 8.x; ATB's cards are ranks here, unless a comment says otherwise.
+// Follows ATB 8.x. What ATB calls a card is a rank here, unless a comment says otherwise.
 #pragma once
 
 #include <tutti/error.hpp>
@@ -85,10 +85,10 @@ class HcclComm {
 };
 
 struct AllToAllVV2Param {
-    int rank = -1;                           ///< this rank in the domain, 0 … rankSize-1; -1: its only rank
-    int rankSize = 0;                        ///< how many ranks the domain has; a rank table may leave it 0
+    int rank = -1;                           ///< this rank in the domain, 0 … rankSize-1; -1: only if rankSize is 1
+    int rankSize = 0;                        ///< number of ranks of the domain; may be 0 with a rank table
     int rankRoot = 0;                        ///< the rank at which the others meet; equal on all ranks
-    std::string backend = "hccl";            ///< no other; tutti moves the data
+    std::string backend = "hccl";            ///< must be "hccl"; tutti moves the data
     HcclComm hcclComm = nullptr;             ///< takes precedence: rank, rankSize and rankRoot do not count
     CommMode commMode = COMM_MULTI_PROCESS;  ///< whether ranks are processes or threads
     std::string rankTableFile;               ///< path of a rank table; overrides commMode
@@ -105,7 +105,7 @@ struct AllToAllVV2Inputs {
     /// Elements of the output: the length of ATB's tensorForInferShape. -1, not given: up to the end of the last block;
     /// without recvCounts: as many as x has.
     std::int64_t inferShape = -1;
-    std::vector<std::int64_t> sendCount;  ///< sendCounts by another name; give one of them
+    std::vector<std::int64_t> sendCount;  ///< another name of sendCounts; give only one of the two
 };
 
 /// Each rank sends a block from anywhere in its input to each rank, and places the blocks that it gets anywhere in its

@@ -114,9 +114,9 @@ class TUTTI_API BackendCompletion {
     /// `source`: for a receive, the group rank of the sender.
     void success(int source = -1) const;
     void failure(std::exception_ptr error) const;
-    /// For operations on a device, before success(): the operation is enqueued in a stream; only the device's work
-    /// remains. From now on Work::is_completed() is true and Work::wait() makes the current stream wait. `source` as
-    /// above.
+    /// Call this before success(), for operations on a device only: the operation is enqueued in a stream, and only the
+    /// device's work remains. From now on Work::is_completed() is true and Work::wait() makes the current stream wait.
+    /// `source` as above.
     void enqueued(std::shared_ptr<DeviceEvent> event, int source = -1) const;
 
  private:
@@ -148,8 +148,8 @@ class TUTTI_API CustomBackend {
     virtual std::shared_ptr<CustomBackend> split(const DistributedBackendOptions* part, const std::any& pg_options);
     /// Makes the backend of the remaining ranks when this group has failed, or continues without some ranks; all
     /// remaining ranks call it. `rest` describes their new group; `left_out` are the other ranks, by their numbers in
-    /// this group. Operations in flight here end first, as by abort(). Returns null on all ranks if it cannot make any:
-    /// tutti then makes a backend from scratch.
+    /// this group. The implementation first ends the operations in flight here, as abort() does. Returns null on all
+    /// ranks if it cannot make any: tutti then makes a backend from scratch.
     virtual std::shared_ptr<CustomBackend> shrink(const DistributedBackendOptions& rest,
                                                   const std::vector<int>& left_out, const std::any& pg_options);
     /// The group ends without a failure; a call of abort() follows. Waits until the data of completed operations are
@@ -211,7 +211,8 @@ class TUTTI_API Backend {
     std::string name_;
 };
 
-/// Whether a group could use the backend now: it is built in, registered, or in a library that can be loaded. Loads it.
+/// Whether a group could use the backend now: it is built in, registered, or in a library that can be loaded. Loads
+/// this library.
 TUTTI_API bool is_backend_available(std::string_view name);
 TUTTI_API bool is_mpi_available();
 TUTTI_API bool is_nccl_available();

@@ -1,6 +1,6 @@
 // Several calls, one launch, one Work: torch.distributed's coalescing manager and its _coalesced collectives.
 //
-// Calls with short tensors and the same collective, dtype, operator and root are packed into one collective; those with
+// Calls with short tensors and the same collective, dtype, operator and root are packed into one collective; calls with
 // long tensors start one after the other. Each call reads its tensors as they are at the launch, also if another call
 // of the scope writes to the same memory; if several calls write to the same memory, the result of the last remains.
 // (Tensors on devices must not overlap: InvalidArgument.) Buffers must stay alive and untouched until the Work is
@@ -31,11 +31,12 @@ struct CoalescingOptions {
 ///     tutti::all_reduce(a, {.group = g});
 ///     tutti::all_reduce(b, {.group = g});
 ///     tutti::Work work = scope.end();
-/// Threads: one thread makes, uses and ends it. A second scope of the same group and thread: InvalidArgument.
+/// Threads: one thread makes, uses and ends a scope. InvalidArgument if this thread already has a scope for the group.
 class TUTTI_API Coalescing {
  public:
     explicit Coalescing(const CoalescingOptions& options = {});
-    /// As end().wait(), including its errors. If an exception is unwinding the scope, it drops the collected calls.
+    /// If end() has not been called: launches the calls, waits for them, and throws their errors. While an exception
+    /// unwinds the scope: drops the calls.
     ~Coalescing() noexcept(false);
     Coalescing(const Coalescing&) = delete;
     Coalescing& operator=(const Coalescing&) = delete;

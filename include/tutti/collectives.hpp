@@ -27,14 +27,14 @@ struct CollectiveTraits {
     enum class Combines : std::uint8_t {
         nothing,    ///< results are copies
         all,        ///< all ranks
-        inclusive,  ///< a prefix: those up to the rank itself
-        exclusive,  ///< a prefix: those before it; rank 0 gets no result
+        inclusive,  ///< a prefix: ranks 0 to the rank itself
+        exclusive,  ///< a prefix: ranks 0 to the one before it; rank 0 gets no result
     };
     /// The contents of a buffer.
     enum class Extent : std::uint8_t {
         nothing,
         whole,       ///< the whole tensor: equally many elements on all ranks
-        own_block,   ///< this rank's block
+        own_block,   ///< one rank's block
         all_blocks,  ///< the blocks of all ranks, one after the other, in rank order
         exchanged,   ///< a block to, or from, each rank; each pair of ranks has its own length
     };
@@ -63,7 +63,7 @@ struct CollectiveTraits {
         return output != Extent::nothing && (root != Root::target || rank == root_rank) &&
                (whose != Combines::exclusive || rank > 0);
     }
-    /// Whether this rank's result may overwrite its input.
+    /// Whether the result of `rank` may overwrite the input of `rank`.
     constexpr bool may_be_in_place(int rank, int root_rank) const noexcept {
         return combines && !is_rooted() && output == Extent::whole && writes(rank, root_rank);
     }

@@ -8,8 +8,8 @@
 
 namespace tutti {
 
-/// How much tutti checks. The log's level follows: where TUTTI_LOG_LEVEL (or TORCH_CPP_LOG_LEVEL) is INFO, `info` makes
-/// it DEBUG and `detail` TRACE; other levels stay as they are.
+/// How much tutti checks. If TUTTI_LOG_LEVEL (or TORCH_CPP_LOG_LEVEL) is INFO, debug level `info` also changes the log
+/// level to DEBUG, and `detail` to TRACE; other log levels do not change.
 enum class DebugLevel {
     off,
     info,

@@ -4,7 +4,7 @@
 //     tutti::all_reduce(gradient, {.group = mesh.get_group("dp")});      // in columns: 0 4, 1 5, 2 6, 3 7
 //     tutti::all_gather_into_tensor(full, shard, {.group = mesh["tp"]}); // in rows: 0 1 2 3, 4 5 6 7
 //
-// A mesh is a layout until a dimension is used. The first get_group, get_all_groups, or use as a `.group`, makes all
+// A mesh has no groups until a dimension is used. The first get_group, get_all_groups, or use as a `.group`, makes all
 // groups of the dimension, in one short exchange, and so is collective: all ranks of the mesh take part, in the same
 // order of dimensions. Later uses are local. If ranks use different dimensions, all of them call get_all_groups()
 // first. A slice uses the groups of the mesh that it was taken from.

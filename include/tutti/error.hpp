@@ -39,14 +39,14 @@ struct ErrorContext {
     std::string operation;       ///< "all_reduce", "Store.get", …
     std::uint64_t sequence = 0;  ///< number of the operation in its group, from 1; 0: none
     std::string group;           ///< name of the group
-    int rank = -1;               ///< global rank that raises the error
+    int rank = -1;               ///< global rank that throws the error
     int peer = -1;               ///< global rank that the error is about
-    std::string phase;           ///< the step of the operation in which it failed
+    std::string phase;           ///< the step in which the operation failed
     std::uint64_t bytes_done = 0;
     std::uint64_t bytes_total = 0;
     std::chrono::nanoseconds elapsed{0};  ///< since the call began
-    /// What to do. Where a place that throws gives none, an InvalidArgument has what its message expects, and other
-    /// errors what helps with their code; empty: nothing to do, or it is not known.
+    /// What the user can do. If the code that throws gives no hint, an InvalidArgument gets what its message expects,
+    /// and other errors get the usual advice for their code. Empty: there is no advice.
     std::string hint;
 };
 
@@ -94,7 +94,7 @@ class TUTTI_API InvalidArgument : public DistError {
     ~InvalidArgument() override;
 };
 
-/// The ranks called different collectives, or the same with other arguments. Every rank raises it.
+/// The ranks called different collectives, or one collective with different arguments. Every rank throws it.
 class TUTTI_API CollectiveMismatch : public DistBackendError {
  public:
     explicit CollectiveMismatch(const std::string& message, ErrorContext context = {});

@@ -76,8 +76,9 @@ class Future {
         const std::lock_guard lock(state_->mutex);
         return state_->done();
     }
-    /// Runs `callback(*this)` on completion, failed or not; the returned future holds its result or exception. A
-    /// callback that asks for the value of a failed future, and does not catch, passes the failure on.
+    /// Runs `callback(*this)` on completion, failed or not; the returned future holds the callback's result or
+    /// exception. If the callback calls value() on a failed future and does not catch, the returned future fails with
+    /// the same exception.
     template <class F>
     auto then(F callback) const -> Future<std::decay_t<std::invoke_result_t<F&, const Future&>>> {
         using R = std::decay_t<std::invoke_result_t<F&, const Future&>>;
@@ -163,7 +164,8 @@ class Future {
     std::shared_ptr<State> state_;
 };
 
-/// A future that completes, never with a failure, when all `futures` have; its value: the list.
+/// Returns a future that completes when all `futures` have, whether they failed or not. Its value is the list of
+/// `futures`; it never fails itself.
 template <class T>
 Future<std::vector<Future<T>>> collect_all(std::vector<Future<T>> futures) {
     struct Collection {
@@ -185,8 +187,8 @@ Future<std::vector<Future<T>>> collect_all(std::vector<Future<T>> futures) {
     return collection->all;
 }
 
-/// Waits for all; returns their values in order (nothing for Future<void>). Throws the first failure of the list, but
-/// only after all have completed: their buffers are free then.
+/// Waits for all; returns their values in order (nothing for Future<void>). If some failed, throws the first failure in
+/// list order, but only after all have completed and their buffers are free.
 template <class T>
 auto wait_all(const std::vector<Future<T>>& futures) {
     std::exception_ptr first;

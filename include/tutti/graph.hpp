@@ -242,8 +242,8 @@ void compute(const ConstTensorList& reads, const TensorList& writes, F&& functio
             false, options, site);
     }
 }
-/// Inside a capture: declares that nothing reads `tensor` after the graph, so passes may drop nodes that only its last
-/// value needs, and may place its bytes elsewhere. Throws InvalidArgument outside of a capture.
+/// Inside a capture: declares that nothing reads `tensor` after the graph, so passes may drop nodes that only compute
+/// its final value, and may place its bytes elsewhere. Throws InvalidArgument outside of a capture.
 TUTTI_API void temporary(ConstTensorView tensor);
 
 /// Throws HostRead if this thread captures a graph in which some node writes to `tensor`. `reader`: for the message.
@@ -265,14 +265,14 @@ struct Proof {
     std::vector<std::string> faults;  ///< empty: the proof holds
     explicit operator bool() const noexcept { return faults.empty(); }
 };
-/// Runs the graphs of all ranks that their groups name together, on symbols: no data moves. Proves that each group's
+/// Runs `graphs`, one of each rank that their groups name, together on symbols: no data moves. Proves that each group's
 /// collectives come in the same order with matching arguments on all ranks, that every message is received, that nobody
 /// waits forever, and that no node touches what an asynchronous one still uses.
 /// cost     about a microsecond for each node and rank
 TUTTI_API Proof prove(const std::vector<Graph>& graphs);
-/// Proves this for both lists, and also that every byte that a program may read afterwards, on every rank, holds the
-/// same symbol after the optimised graphs as after the captured ones. Sums count as equal whatever the order of ranks,
-/// unless the group is Determinism::run_to_run.
+/// Proves the same for both lists, and also that every byte that a program may read afterwards, on every rank, holds
+/// the same symbol after the optimised graphs as after the captured ones. Sums count as equal whatever the order of
+/// ranks, unless the group is Determinism::run_to_run.
 TUTTI_API Proof prove(const std::vector<Graph>& captured, const std::vector<Graph>& optimised);
 
 // ---- Passes -------------------------------------------------------------------------------------------------------
@@ -317,10 +317,10 @@ struct TUTTI_API Optimised {
     std::string to_text() const;  ///< the changes in words
 };
 
-/// Runs the passes over the graphs of all ranks that their groups name. A pure function: it sends nothing. Passes
+/// Runs the passes over `graphs`, one of each rank that their groups name. A pure function: it sends nothing. Passes
 /// change a collective only if all its ranks change it alike. The results are proved: if the proof of a pass's result
 /// fails, the pass moves no call past those of other groups, or is left out, for these ranks and those that share
-/// groups with them; Change::text says so and why. Throws InvalidArgument if prove(graphs) has faults.
+/// groups with them; Change::text says so and why. Throws InvalidArgument if prove(graphs) finds faults.
 TUTTI_API std::vector<Optimised> optimise(const std::vector<Graph>& graphs, const OptimiseOptions& options = {});
 /// Optimises this rank's graph; all ranks of options.group call it. They first exchange the texts of their graphs,
 /// unless the options say that the graphs are alike; replays exchange nothing more than their collectives.

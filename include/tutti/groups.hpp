@@ -4,8 +4,9 @@
 // a job may have thousands of groups. Collectives of different groups run concurrently; a receive never matches a
 // message of another group.
 //
-// All ranks of the world call these functions, in one order, members or not; they return when all have. A disagreement
-// between ranks is an error on all of them. With use_local_synchronization only the members call.
+// All ranks of the world, members or not, call these functions in the same order; a call returns when all ranks have
+// made it. A disagreement between ranks is an error on all of them. With use_local_synchronization only the members
+// call.
 //
 // Errors: InvalidArgument names the rank whose arguments are wrong; CollectiveMismatch says which groups the ranks
 // asked for; Timeout after the world's timeout. An operation that fails in one group ends the world with all its
@@ -29,11 +30,11 @@ namespace tutti {
 
 struct NewGroupOptions {
     std::optional<std::chrono::milliseconds>
-        timeout{};          ///< of its operations; default: TUTTI_TIMEOUT_MS, else as in InitOptions
+        timeout{};          ///< of the group's operations; default: TUTTI_TIMEOUT_MS, else as in InitOptions
     std::string backend{};  ///< "": the world's; else as InitOptions::backend
     std::any pg_options{};  ///< for the backend's constructor; empty: the world's
-    /// Only the members call, and wait for each other in the store. Ranks that deadlock, because they make overlapping
-    /// groups in different orders, get InvalidArgument.
+    /// Only the members call new_group, and wait for each other in the store. Ranks that deadlock, because they make
+    /// overlapping groups in different orders, get InvalidArgument.
     bool use_local_synchronization = false;
     std::string group_desc{};           ///< free text, for messages
     std::optional<Device> device_id{};  ///< as InitOptions::device_id
@@ -48,11 +49,12 @@ TUTTI_API ProcessGroup new_group(const NewGroupOptions& options = {});
 /// use_local_synchronization.
 TUTTI_API std::vector<ProcessGroup> new_groups(std::vector<std::vector<int>> ranks,
                                                const NewGroupOptions& options = {});
-/// Makes groups of `group_size` neighbours each; the number of ranks must be a multiple of it. first: this rank's
-/// group.
+/// Makes groups of `group_size` consecutive ranks; the number of ranks must be a multiple of it. Returns this rank's
+/// group (first) and all groups (second).
 TUTTI_API std::pair<ProcessGroup, std::vector<ProcessGroup>> new_subgroups(int group_size,
                                                                            const NewGroupOptions& options = {});
-/// Makes a group of each list; every rank may be in at most one list. first: this rank's group, or non_member().
+/// Makes a group of each list; a rank may be in at most one list. Returns this rank's group, or non_member() (first),
+/// and all groups (second).
 TUTTI_API std::pair<ProcessGroup, std::vector<ProcessGroup>> new_subgroups_by_enumeration(
     std::vector<std::vector<int>> ranks_per_subgroup, const NewGroupOptions& options = {});
 

@@ -1,8 +1,8 @@
 // Ctrl-C and waiting.
 //
 // With SIGINT's default action a Ctrl-C ends the process and every wait with it. A program that wants an
-// exception instead keeps an InterruptHandler, or calls interrupt() from its own handler: every wait of tutti
-// then ends within 100 ms with Aborted, code interrupted.
+// exception instead keeps an InterruptHandler, or calls interrupt() from its own handler: one wait of tutti, in
+// progress or the next to begin, then ends within 100 ms with Aborted, code interrupted.
 #pragma once
 
 #include <tutti/export.hpp>
@@ -19,7 +19,7 @@ class TUTTI_API InterruptHandler {
     InterruptHandler& operator=(const InterruptHandler&) = delete;
 };
 
-/// Ends the wait that notices it first. Async-signal-safe; any thread.
+/// Requests an interrupt: the first wait that notices it, on any thread, throws Aborted. Async-signal-safe; any thread.
 TUTTI_API void interrupt() noexcept;
 
 /// For languages that handle signals themselves: waiting threads call `check` at least every 100 ms, with no lock of a
@@ -27,7 +27,7 @@ TUTTI_API void interrupt() noexcept;
 TUTTI_API void set_interrupt_check(bool (*check)() noexcept) noexcept;
 
 /// For a store of your own: its waits call this at least every 100 ms, so that the log says what tutti waits for when a
-/// wait takes long (after 5 s, then ever more seldom). Any thread.
+/// wait takes long (first after 5 s, then less and less often). Any thread.
 TUTTI_API void still_waiting() noexcept;
 
 }  // namespace tutti

@@ -35,7 +35,7 @@ struct MeetingTerms {
     int size = 1;      ///< number of ranks
     /// Counts from this rank's call; if the ranks' timeouts differ, the first that expires ends the attempt for all.
     Milliseconds timeout = default_store_timeout;
-    /// Any bytes; ranks whose digest is not rank 0's disagree.
+    /// Any bytes; if a rank's digest differs from rank 0's, the ranks disagree, and all get InvalidArgument.
     std::string digest{};
     /// What this rank does, for messages: "makes the group of [0, 1]". May differ.
     std::string words = "meets";
@@ -43,11 +43,12 @@ struct MeetingTerms {
     std::string operation = "meet", about{};
     /// Whether ranks meet only once under this name; a failure is final. Saves each rank a store request.
     bool once = false;
-    /// By rank: its number among all ranks that have meetings in this place. If given, a rank that waits checks whether
-    /// ranks of several meetings wait for each other in a circle. Empty: 0 to size - 1, and no such check.
+    /// For each rank of the meeting, in order: its number among all ranks that meet in this place. If given, a rank
+    /// that waits checks whether ranks of several meetings wait for each other in a circle. Empty: 0 to size - 1, and
+    /// no such check.
     std::vector<int> members{};
-    /// Called every 0.1 s while this rank waits; an exception ends the meeting, for the others with its message. May
-    /// differ.
+    /// Called every 0.1 s while this rank waits; an exception that it throws ends the meeting on all ranks, and the
+    /// other ranks' errors contain its message. May differ.
     std::function<void()> check{};
 };
 

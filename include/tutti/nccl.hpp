@@ -1,5 +1,6 @@
-// Options of groups on the backend "nccl" and its relatives: init_process_group({.backend = "nccl", .pg_options =
-// NcclOptions{.is_high_priority_stream = true}}). docs/nccl.md says what the backend does.
+// Options of groups on the backend "nccl" and the vendors' libraries like it (rccl, hccl, xccl):
+// init_process_group({.backend = "nccl", .pg_options = NcclOptions{.is_high_priority_stream = true}}). docs/nccl.md
+// says what the backend does.
 //
 // Follows torch.distributed.ProcessGroupNCCL.Options and NCCL's ncclConfig_t.
 #pragma once
@@ -16,7 +17,7 @@ struct NcclConfig {
     std::optional<int> cga_cluster_size, min_ctas, max_ctas, split_share, traffic_class, collnet_enable, cta_policy,
         shrink_share, nvls_ctas, n_channels_per_net_peer, nvlink_centric_sched;
     std::optional<int>
-        blocking;  ///< accepted; the backend makes communicators without blocking, under the group's deadline
+        blocking;  ///< accepted, no effect: communicators are always non-blocking, and the group's timeout applies
     std::optional<std::string> net_name, comm_name;
 };
 

@@ -41,7 +41,7 @@ class TUTTI_API ObjectError : public InvalidArgument {
     ~ObjectError() override;
     const std::string& path() const noexcept { return path_; }
     const std::string& reason() const noexcept { return reason_; }
-    /// The same error, seen from one level further out.
+    /// The same error for the enclosing object: `step` comes first in the path.
     ObjectError inside(const std::string& step) const { return {step + path_, reason_}; }
 
  private:
@@ -56,7 +56,7 @@ template <class T>
 concept HasTraits = requires(const T& value) {
     ObjectTraits<T>::to(value);
 };
-/// A to_object() in the type's namespace.
+/// Whether the namespace of T has a function to_object() for it.
 template <class T>
 concept HasToObject = requires(const T& value) {
     { to_object(value) } -> std::same_as<Object>;
@@ -94,7 +94,7 @@ class TUTTI_API ObjectStorage {
     explicit ObjectStorage(std::int64_t value) noexcept : kind_(ObjectKind::integer), value_{.integer = value} {}
     explicit ObjectStorage(std::uint64_t value) noexcept;
     explicit ObjectStorage(double value) noexcept : kind_(ObjectKind::real), value_{.real = value} {}
-    /// A value of the type that `kind` has on the heap.
+    /// Stores a value of a kind that lies on the heap.
     template <class T>
     ObjectStorage(ObjectKind kind, T value);
     ObjectStorage(const ObjectStorage& other);
@@ -115,7 +115,7 @@ class TUTTI_API ObjectStorage {
     }
 
     ObjectKind kind() const noexcept { return kind_; }
-    /// An integer above the largest int64.
+    /// Whether the value is an integer above the largest int64.
     bool is_large() const noexcept { return is_large_; }
     // Precondition of each: kind() is its kind.
     bool logical() const noexcept { return value_.logical; }
@@ -175,7 +175,7 @@ class TUTTI_API Object {
 
     Kind kind() const noexcept { return storage_.kind(); }
     bool is_nil() const noexcept { return kind() == Kind::nil; }
-    /// An integer that only an unsigned type holds: 2^63 or more.
+    /// Whether the value is an integer that only an unsigned type holds: 2^63 or more.
     bool is_large_integer() const noexcept { return storage_.is_large(); }
     /// For messages: "a string", "an integer", "a list of 3", "a record Shard".
     std::string description() const;

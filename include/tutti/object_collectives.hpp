@@ -53,14 +53,14 @@ struct BroadcastObjectOptions {
 TUTTI_API void send_object_list(const ObjectList& object_list, const SendObjectOptions& options);
 /// Receives into a list of the sender's length; returns the sender's rank.
 TUTTI_API int recv_object_list(ObjectList& object_list, const RecvObjectOptions& options = {});
-/// Every rank's list becomes the root's; the lengths must be equal, or all get CollectiveMismatch.
+/// Copies the root's list to every rank; the lists must have equal lengths, or all ranks get CollectiveMismatch.
 TUTTI_API void broadcast_object_list(ObjectList& object_list, const BroadcastObjectOptions& options);
 /// object_list[i] becomes rank i's object; object_list has size() entries.
 TUTTI_API void all_gather_object(ObjectList& object_list, const Object& object, const CollectiveOptions& options = {});
 /// As all_gather_object, on the root only; elsewhere object_gather_list must be null.
 TUTTI_API void gather_object(const Object& object, ObjectList* object_gather_list, const GatherOptions& options = {});
-/// The first entry of the output list, which must not be empty, becomes entry `rank` of the root's input list. Other
-/// ranks' input lists are ignored.
+/// The first entry of the output list, which must not be empty, becomes entry number `rank` of the root's input list,
+/// where `rank` is this rank in the group. Other ranks' input lists are ignored.
 TUTTI_API void scatter_object_list(ObjectList& scatter_object_output_list, const ObjectList& scatter_object_input_list,
                                    const ScatterOptions& options = {});
 
@@ -140,7 +140,8 @@ requires detail::ObjectValue<T> detail::Stored<T> broadcast_object(const T& valu
     broadcast_object_list(list, options);
     return detail::take<detail::Stored<T>>("broadcast_object", list[0]);
 }
-/// Returns entry `rank` of the root's list; other ranks' lists are ignored.
+/// Returns entry number `rank` of the root's list, where `rank` is this rank in the group; other ranks' lists are
+/// ignored.
 template <class T>
 requires detail::ObjectValue<T> T scatter_object(const std::vector<T>& values, const ScatterOptions& options = {}) {
     ObjectList list;

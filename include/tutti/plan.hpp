@@ -1,8 +1,8 @@
 // Plans: persistent operations, for calls that a program repeats on the same buffers.
 //
 // tutti::plan::NAME takes the arguments of tutti::NAME, checks them and chooses the algorithm, once; Plan::run() then
-// runs the call. A plan sends the same messages as the plain call: one rank may use a plan where another makes the
-// plain call. Making a plan moves no data and waits for no other rank.
+// runs the call. A plan sends the same messages as the plain call tutti::NAME: one rank may use a plan where another
+// makes the plain call. Making a plan moves no data and waits for no other rank.
 //
 //     tutti::Plan step = tutti::plan::all_reduce(gradient);
 //     for (;;) { fill(gradient); step.run(); }
@@ -54,8 +54,8 @@ class TUTTI_API Plan {
 };
 
 /// One plan for each blocking function of distributed.hpp, with its arguments, defaults and errors (InvalidArgument
-/// here, all others in run()): tutti::plan::all_reduce, …, made from the table of collectives. A zero timeout is the
-/// group's at the time of each run.
+/// here, all others in run()): tutti::plan::all_reduce, …, made from the table of collectives. If the timeout is zero,
+/// each run uses the group's timeout at that time.
 namespace plan {
 
 #define TUTTI_OR_NONE = {}

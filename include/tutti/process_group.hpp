@@ -26,7 +26,7 @@ inline constexpr std::chrono::milliseconds default_timeout = std::chrono::minute
 /// level.
 enum class Determinism {
     fast,              ///< any order of reduction; the algorithm may depend on measurements (TUTTI_TUNE)
-    run_to_run,        ///< the same layout and sizes give the same bits in every run: fixed limits choose algorithms
+    run_to_run,        ///< equal placement and sizes give equal bits in every run: fixed size limits choose algorithms
     layout_invariant,  ///< values are combined in the order of global ranks, however ranks are placed
 };
 
@@ -55,7 +55,7 @@ struct ProcessGroupOptions {
 
 namespace detail {
 class Group;
-/// The default value of an argument whose type is only declared here; distributed.hpp defines the conversion.
+/// Stands for default options, whose types are only declared here; distributed.hpp defines the conversion to them.
 struct LeftOut {
     template <class T>
     operator const T&() const;
@@ -76,10 +76,10 @@ struct SendOptions;
 /// How a rank takes part in ProcessGroup::split.
 struct SplitOptions {
     int color = 0;  ///< ranks of equal colours form a group; negative: this rank joins none
-    int key = 0;    ///< the order of ranks in the new group; equal keys: the order in this one
+    int key = 0;    ///< orders ranks in the new group; equal keys: as in this group
     std::optional<std::chrono::milliseconds> timeout{};  ///< of the new group; default: this group's
     std::string group_desc{};
-    std::any pg_options{};  ///< of its backend; default: this group's
+    std::any pg_options{};  ///< of the new group's backend; default: this group's
 };
 
 /// How long ProcessGroup::shrink waits, and for which ranks.
@@ -139,8 +139,8 @@ class TUTTI_API ProcessGroup {
     ProcessGroup split(const SplitOptions& options) const;
     /// Makes a group of the survivors when ranks have died or left: a world of its own, in the same processes, with
     /// ranks 0 to n-1 in the order of this group. Every survivor calls it, after PeerLost or another error that ended
-    /// the group (it aborts a group that nothing has ended); it does not wait for dead ranks. Survivors meet in the
-    /// group's store, which must still exist: if a rank that died served it, DistStoreError says so.
+    /// the group (shrink() first aborts the group if it still works); it does not wait for dead ranks. Survivors meet
+    /// in the group's store, which must still exist: if a rank that died served it, DistStoreError says so.
     /// Timeout, on all survivors, names the live ranks that did not call it; then all may call it again. A rank that
     /// was left out gets PeerLost. This group is unusable afterwards; destroy it, or drop its handles.
     ///     tutti::set_default_group(tutti::default_group().shrink());
@@ -186,8 +186,8 @@ class TUTTI_API ProcessGroup {
 
 /// Leaves all groups of this process, as destroy(). Operations still under way after `limit` end with Aborted, here and
 /// on the other ranks. tutti calls it, with two seconds, when a program calls exit() or returns from main(); call it
-/// yourself if buffers are freed before that, as an interpreter's are. A rank that relays the death notices of others
-/// stays until they have another relay, at most a second longer. Any thread.
+/// yourself if buffers are freed before that, as an interpreter's are. A rank that relays notices of deaths between
+/// other ranks stays until another rank relays them, at most a second longer. Any thread.
 TUTTI_API void leave_all_groups(std::chrono::milliseconds limit) noexcept;
 
 /// torch.distributed's name for the group of a rank that is no member.

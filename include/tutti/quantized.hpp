@@ -54,13 +54,13 @@ using QuantizedType = quantized::Type;
 /// The ranks whose values determine a scale.
 enum class QuantizedScales {
     per_rank,  ///< each rank's own
-    shared,    ///< from all ranks' largest magnitudes, exchanged first; int8, int4: exact sums
+    shared,    ///< common to all ranks, from their largest magnitudes, exchanged first; int8, int4: exact sums
 };
 
 enum class QuantizedRounding {
     nearest,     ///< to the nearest code, ties to even
-    stochastic,  ///< up, with the cut-off fraction as probability: right on average. From `seed`, the rank and the
-                 ///< number of the element (Philox4x32-10), so that runs repeat, whatever the timing
+    stochastic,  ///< up with a probability equal to the fraction cut off, so without bias. The random numbers depend
+                 ///< only on `seed`, the rank and the element's number (Philox4x32-10), so that runs repeat
 };
 
 /// The enumerator with a name; throws InvalidArgument that lists the names.
@@ -79,7 +79,7 @@ struct QuantizedOptions {
     /// One scale for all of the input, on all ranks, at least 2^-126. The input may then be int8, which holds codes
     /// already.
     std::optional<float> scale{};
-    bool quantize_results = true;  ///< of quantized_all_reduce: the second leg holds codes, too
+    bool quantize_results = true;  ///< quantized_all_reduce: the results are sent (second leg) as codes, too
     QuantizedRounding rounding = QuantizedRounding::nearest;
     std::uint64_t seed = 0;
     ReduceOp op = ReduceOp::sum;  ///< sum or avg
@@ -134,8 +134,9 @@ class TUTTI_API QuantizedReducer {
     /// An operation under way continues, and keeps the memory that it needs.
     ~QuantizedReducer();
 
-    /// In place, as quantized_all_reduce. `bucket`: calls of one bucket share their rounding errors. A bucket with
-    /// another number of elements than before begins anew. InvalidArgument while the bucket's last call is under way.
+    /// In place, as quantized_all_reduce. `bucket`: any number that identifies the tensor from step to step; calls with
+    /// the same number share rounding errors. A bucket with another number of elements than before begins anew.
+    /// InvalidArgument while the bucket's last call is under way.
     void all_reduce(TensorView tensor, std::size_t bucket = 0);
     [[nodiscard]] Work start_all_reduce(TensorView tensor, std::size_t bucket = 0);
     /// The rounding errors of this rank that the next call adds: float32, one for each element; empty: nothing yet.

@@ -54,7 +54,7 @@ inline constexpr ReduceOp ReduceOp::band{Kind::band};
 inline constexpr ReduceOp ReduceOp::bor{Kind::bor};
 inline constexpr ReduceOp ReduceOp::bxor{Kind::bxor};
 
-/// The old name of torch.distributed, deprecated there too, with its four values.
+/// The old name of ReduceOp in torch.distributed, deprecated there too, with its four values.
 struct [[deprecated("use ReduceOp")]] reduce_op {
     static constexpr ReduceOp SUM{ReduceOp::Kind::sum}, PRODUCT{ReduceOp::Kind::product}, MIN{ReduceOp::Kind::min},
         MAX{ReduceOp::Kind::max};

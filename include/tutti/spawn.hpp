@@ -10,8 +10,8 @@
 // called spawn(). A lock that another thread held stays locked in the child for ever, so call spawn() before starting
 // threads, and before joining a process group: an inherited group is of no use to a child. A TCPStore that this process
 // serves is fine: the child closes its copy. spawn() first writes the output that waits in stdio's buffers. A child
-// that returns from its function ends with _exit(2): no destructor of a static object and no atexit() handler runs
-// twice. Children die with the thread that called spawn().
+// that returns from its function ends by the system call _exit(): no destructor of a static object and no atexit()
+// handler runs twice. Children die with the thread that called spawn().
 //
 // In a spawned process, init_process_group without a rank takes the rank and world size of spawn(), whatever job the
 // caller of spawn() belongs to. A rank, world_size, store or init_method that the program passes takes precedence: to
@@ -90,7 +90,8 @@ class TUTTI_API SpawnContext {
     /// True: all ranks have returned. False: `timeout` passed first. When a rank fails, join() ends the others and
     /// throws ProcessRaisedException or ProcessExitedException for the first that failed; if several fail at about the
     /// same time, for a rank that was killed rather than for ranks that failed because of it. Threads cannot be ended
-    /// from outside: join() asks them to stop and throws when they are gone. Later calls throw the same again.
+    /// from outside: join() asks them to stop and throws when they are gone. Later calls throw the same exception
+    /// again.
     bool join(std::optional<std::chrono::milliseconds> timeout = std::nullopt);
     /// The process id of each rank; empty for threads.
     std::vector<int> pids() const;
@@ -102,8 +103,8 @@ class TUTTI_API SpawnContext {
 /// Calls fn(rank) on `nprocs` ranks, 0 to nprocs - 1. Throws InvalidArgument for bad arguments, DistBackendError when
 /// the system has no processes left, and with options.join the errors of SpawnContext::join.
 TUTTI_API SpawnContext spawn(std::function<void(int rank)> fn, int nprocs = 1, const SpawnOptions& options = {});
-/// As above, for functions that can stop early: `stop` requests it when another rank has failed or the context is
-/// destroyed. Processes get SIGTERM instead; their token never requests a stop.
+/// As above, for functions that can stop early: tutti requests a stop through `stop` when another rank has failed or
+/// the context is destroyed. Processes get SIGTERM instead; their token never requests a stop.
 TUTTI_API SpawnContext spawn(std::function<void(int rank, std::stop_token stop)> fn, int nprocs = 1,
                              const SpawnOptions& options = {});
 

@@ -44,7 +44,7 @@ class TUTTI_API StoreBackend {
     virtual bool delete_key(std::string_view key, Milliseconds timeout) = 0;
     virtual std::int64_t num_keys(Milliseconds timeout) = 0;
     virtual void wait(std::span<const std::string> keys, Milliseconds timeout) = 0;
-    /// The defaults of these two are loops over get and set.
+    /// By default, multi_get and multi_set call get and set for each key.
     virtual std::vector<std::string> multi_get(std::span<const std::string> keys, Milliseconds timeout);
     virtual void multi_set(std::span<const std::string> keys, std::span<const std::string> values,
                            Milliseconds timeout);
@@ -98,9 +98,9 @@ class TUTTI_API Store {
     void append(std::string_view key, std::string_view value);
     /// Whether all keys exist; does not wait for them.
     bool check(const std::vector<std::string>& keys);
-    /// Atomic. Absent key and empty `expected`: created, returns `desired`. The key holds `expected`:
-    /// replaced, returns `desired`. The key holds something else: unchanged, returns its value. Absent key
-    /// and non-empty `expected`: not created, returns `expected`.
+    /// Atomic compare and set. If the key holds `expected`, or `expected` is empty and there is no key: sets it to
+    /// `desired` and returns that. If the key holds another value: returns this value, unchanged. If `expected` is not
+    /// empty and there is no key: returns `expected`, and creates no key.
     std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired);
     /// True if the key existed.
     bool delete_key(std::string_view key);

@@ -18,7 +18,7 @@ struct Stream {
 TUTTI_API Stream current_stream(Device::Type device) noexcept;
 TUTTI_API void set_current_stream(Device::Type device, Stream stream) noexcept;
 
-/// Sets the thread's current stream for a block.
+/// Sets the thread's current stream; the destructor restores the previous one.
 class CurrentStream {
  public:
     CurrentStream(Device::Type device, Stream stream) noexcept : device_(device), before_(current_stream(device)) {

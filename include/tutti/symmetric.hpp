@@ -19,7 +19,7 @@ namespace tutti {
 /// A collective call: all ranks of the group call it in the same order, with equal dtype and element count.
 /// options  the group (default: the default group) and the timeout of this call.
 /// returns  the tensor. Copies share it; the memory is freed when the last copy on the last rank of the host is
-///          destroyed (that of a rank that dies, when the others leave the group). No file appears in a file system.
+///          destroyed (memory of a rank that died: when the others leave the group). No file appears in a file system.
 ///          On a host with one rank, and in a group without shared memory, it is ordinary memory.
 /// errors   InvalidArgument; CollectiveMismatch if dtypes or counts differ; DistBackendError on all ranks if one rank
 ///          cannot get the memory; PeerLost, Timeout, Aborted.

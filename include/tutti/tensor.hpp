@@ -2,7 +2,7 @@
 //
 // A view is a pointer, an element type, a shape, strides (in elements) and a device; it never owns. Anything
 // contiguous converts to a view: std::vector, std::array, std::span, C arrays, Tensor; a variable of an element type is
-// a tensor of one element. The compiler says why other ranges, pointers and numbers are none.
+// a tensor of one element. For other ranges, pointers and numbers a compile error says why they do not convert.
 #pragma once
 
 #include <tutti/dtype.hpp>
@@ -97,8 +97,8 @@ constexpr bool is_const() {
 template <class T>
 concept Writable = Readable<T> && !is_const<T>() && (std::is_lvalue_reference_v<T> || std::ranges::borrowed_range<T>);
 
-/// What looks like elements and is not Readable (or Writable) has a constructor of its own, which refuses it with a
-/// sentence. std::is_convertible is true for it.
+/// A type that a caller might take for elements. If it is not Readable (or Writable), a constructor of its own refuses
+/// it by a static_assert with an explanation; so std::is_convertible is true for it.
 template <class T>
 concept LooksLikeElements = std::ranges::range<T> || std::is_arithmetic_v<std::remove_cvref_t<T>> ||
     std::is_enum_v<std::remove_cvref_t<T>> || std::is_pointer_v<std::remove_cvref_t<T>>;
@@ -113,14 +113,14 @@ concept Unwritable = UnwritableTensor<T> ||(!IsTensor<T> && !Writable<T> && Look
 
 template <class T>
 concept ListedTensor = IsTensor<T> ||
-    (std::ranges::range<T> && !std::same_as<std::ranges::range_value_t<T>, char>);  // text is none
+    (std::ranges::range<T> && !std::same_as<std::ranges::range_value_t<T>, char>);  // text is not a tensor
 
 template <class T>
 struct ElementOf : std::remove_cvref<T> {};
 template <std::ranges::range T>
 struct ElementOf<T> : std::type_identity<std::ranges::range_value_t<T>> {};
 
-/// Refuses T, which is no Readable, with a sentence.
+/// Fails to compile, with a message that says why T is not Readable.
 template <class T>
 constexpr void say_why_unreadable() {
     using E = typename ElementOf<T>::type;
@@ -144,7 +144,7 @@ constexpr void say_why_unreadable() {
     static_assert(std::ranges::range<T> || !Element<E> || std::is_lvalue_reference_v<T>,
                   "tutti: this number is a temporary, which may be gone before it is sent: expected a variable");
 }
-/// The same of T, which is no Writable.
+/// Fails to compile, with a message that says why T is not Writable.
 template <class T>
 constexpr void say_why_unwritable() {
     if constexpr (Unreadable<T>) {

@@ -36,8 +36,8 @@ struct GroupCounters {
     /// Bytes that this rank put into collectives, sent or received. A quantised all_reduce counts half of the bytes of
     /// both its legs.
     std::uint64_t bytes = 0;
-    double seconds = 0;            ///< from call to completion; operations that end within their call may be left out
-    std::vector<double> waited_s;  ///< by rank: how long this rank waited for that one, in waits over 10 ms
+    double seconds = 0;            ///< sum over operations, from call to completion; may omit very short ones
+    std::vector<double> waited_s;  ///< by peer: how long this rank waited for it, in waits over 10 ms
 };
 /// The counters of `group`, or of the default group; throws InvalidArgument when there is none.
 TUTTI_API GroupCounters group_counters(const ProcessGroup& group = {});

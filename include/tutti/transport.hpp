@@ -76,8 +76,8 @@ class Stream {
     /// Takes a whole message, or nothing (false): when there is no room now, or the stream carries only bytes, as
     /// all streams but those in shared memory do.
     virtual bool put(const ShortMessage& /*message*/, const std::byte* /*payload*/) { return false; }
-    /// The next arrival; fills in `message` if it is a short message. A stream that carries only bytes always returns
-    /// Arrival::bytes, even if none has arrived.
+    /// Tells what can be read next; fills in `message` if it is a short message. A stream that carries only bytes
+    /// always returns Arrival::bytes, even if none has arrived.
     virtual Arrival next(ShortMessage& /*message*/) { return Arrival::bytes; }
     /// Copies the payload of the message that next() has shown, and removes that message.
     virtual void take(std::byte* /*into*/) {}
@@ -126,12 +126,12 @@ class Streams {
     virtual bool offers(const BackendRequest& /*request*/) { return false; }
     /// Begins a collective that offers() has accepted, after all ranks have entered it and agreed on its arguments. The
     /// request outlives the LibraryCall. tutti begins collectives in the same order on all ranks, each after the
-    /// previous LibraryCall is destroyed; messages use the streams meanwhile. After a cancelled one there is no other.
-    /// Never blocks. Throws DistError.
+    /// previous LibraryCall is destroyed; messages use the streams meanwhile. After a cancelled collective, tutti
+    /// begins no further one. Never blocks. Throws DistError.
     virtual std::unique_ptr<LibraryCall> begin(const BackendRequest& /*request*/) { return nullptr; }
     /// Begins the receiver's end of a long message that the library moves from the sender's memory to `into`. Null: its
     /// bytes use the stream instead. `number` is the sender's, unique among its messages in flight. Never blocks; a
-    /// failure shows in LibraryCall::done(). After a cancelled message there is no further one with its peer.
+    /// failure shows in LibraryCall::done(). After a cancelled message, tutti begins no further one with that peer.
     virtual std::unique_ptr<LibraryCall> receive(int /*peer*/, std::uint64_t /*number*/,
                                                  std::span<std::byte> /*into*/) {
         return nullptr;

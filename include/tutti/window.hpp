@@ -82,8 +82,8 @@ class TUTTI_API Window {
     int signal_count() const;
     ProcessGroup group() const;
 
-    /// This rank's elements. Handles share the memory, which outlives the window as long as one of them does. It is
-    /// symmetric memory (symmetric.hpp): collectives move it without copies in between.
+    /// This rank's elements. The returned tensors share the memory, which outlives the window as long as one of them
+    /// exists. It is symmetric memory (symmetric.hpp): collectives move it without copies in between.
     Tensor local() const;
     /// Whether `rank` runs on this host and shares memory with this rank, so that map_remote() works.
     bool is_mapped(int rank) const;

@@ -34,10 +34,11 @@ class TUTTI_API Work {
 
     /// Whether the operation is complete, with success or an error.
     bool is_completed() const;
-    /// Blocks until the operation is complete. Zero: until the operation's own deadline. Otherwise throws Timeout when
-    /// `timeout` has passed; the operation then continues. Rethrows the operation's error. Returns true.
+    /// Blocks until the operation is complete. `timeout` zero: at most until the operation's own deadline. Otherwise
+    /// throws Timeout when `timeout` has passed; the operation then continues. Rethrows the operation's error. Returns
+    /// true.
     bool wait(std::chrono::milliseconds timeout = std::chrono::milliseconds{0});
-    /// The same as wait() for operations on host memory.
+    /// The same as wait() with the default timeout.
     void synchronize();
     /// Whether the operation is complete and has no error.
     bool is_success() const;

@@ -2,9 +2,9 @@
 // table.
 //
 // It is proved before it runs. It serves calls of its collective among as many ranks as the text has, if their counts
-// are a multiple of the text's. Its steps are local and messages, or local and in place (get, put, signal, wait), for
-// ranks of one host. They cannot use the staging area, since a text does not know the size of its slots. A value;
-// threads: any.
+// are a multiple of the text's. Besides local steps it has either messages, or in-place steps (get, put, signal, wait),
+// for ranks of one host. It cannot use the staging area, since a text does not know the size of the area's slots. A
+// value; threads: any.
 #pragma once
 
 #include "algorithm/request.hpp"

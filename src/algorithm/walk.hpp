@@ -16,11 +16,11 @@ struct Span {
     double begin_us = 0, end_us = 0;
 };
 
-/// By rank and step. All ranks begin at once, and a rank does one step after the other, each as soon as the data that
-/// it needs is there. `schedules`: of all ranks.
+/// Returns the spans by rank and step. All ranks begin at once, and a rank does one step after the other, each as soon
+/// as the data that it needs have arrived. `schedules`: of all ranks.
 std::vector<std::vector<Span>> walk(const std::vector<schedule::Schedule>& schedules, const Layout& layout,
                                     std::uint64_t element_bytes, const CostModel& costs);
-/// Microseconds until the last rank is done, on the same conditions.
+/// Microseconds until the last rank is done, under the same assumptions.
 double walked_us(const std::vector<schedule::Schedule>& schedules, const Layout& layout, std::uint64_t element_bytes,
                  const CostModel& costs);
 

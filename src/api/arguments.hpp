@@ -29,8 +29,8 @@ const std::shared_ptr<Group>& default_impl() noexcept;
 /// The group that an option names (none: the default group); throws if there is no group, or this rank is not a member.
 std::shared_ptr<Group> group_of(const ProcessGroup& group, const char* operation);
 [[noreturn]] void refuse_group(const ProcessGroup& group, const char* operation);
-/// As group_of(), but for short calls: it takes no reference, since an atomic reference count would wait until all
-/// earlier stores are visible to the other CPUs. Null if there is none.
+/// As group_of(), but for short calls: returns null instead of throwing, and leaves the reference count alone, since an
+/// atomic update would wait until all earlier stores are visible to the other CPUs.
 inline Group* group_unheld(const ProcessGroup& group) noexcept {
     if (group) return group.impl().get();
     return group.is_non_member() ? nullptr : default_impl().get();

@@ -1,5 +1,6 @@
-// The blocks that ranks exchange: checks the sizes and offsets that a caller gives, and converts them to those of a
-// call. Pure functions that see only this rank's arguments: the group detects a disagreement between a pair of ranks.
+// The blocks that ranks exchange: checks the sizes and offsets that a caller gives, and converts them to counts and
+// offsets of elements. Pure functions that see only this rank's arguments: whether two ranks agree is checked by the
+// group.
 #pragma once
 
 #include "core/assert.hpp"
@@ -21,7 +22,7 @@ inline std::uint64_t count_of(const ConstTensorView& view) {
 /// Memory for one number for each rank, without an allocation for up to 64 ranks.
 class RankNumbers {
  public:
-    RankNumbers() noexcept {}  // leaves few_ uninitialised; a defaulted one might not
+    RankNumbers() noexcept {}  // leaves few_ uninitialised; `= default` might not
     /// Returns memory for `ranks` numbers, which are not initialised.
     std::span<std::uint64_t> take(std::size_t ranks) {
         TUTTI_ASSERT(ranks > 0);

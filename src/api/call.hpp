@@ -1,7 +1,7 @@
 // Call: the checked arguments of a collective call, on the caller's stack. Each collective has one function that checks
-// its arguments and fills in a Call. A short call runs directly from it (group/short_calls). If the call has to live
-// longer, an Operation is made from it: for a call that is long, asynchronous, planned or collected, that another
-// backend runs, whose buffers are not contiguous, or that takes longer than a moment.
+// its arguments and fills in a Call. A short call runs directly from it (group/short_calls). An Operation, which may
+// outlive the caller's function, is made from a call that is long, asynchronous, planned or coalesced, that another
+// backend runs, whose buffers are not contiguous, or that is short but does not end within a moment.
 //
 // Threads: only the caller's.
 #pragma once

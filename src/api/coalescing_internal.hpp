@@ -1,6 +1,7 @@
-// Collected calls: operations that are launched together, with one Work (coalescing.hpp).
+// Collected calls: the operations that a Coalescing scope (coalescing.hpp) collects and launches together, with one
+// Work.
 //
-// Threads: scopes belong to their thread; launch() may be called by any.
+// Threads: a scope belongs to the thread that made it; any thread may call launch().
 #pragma once
 
 #include "api/call.hpp"
@@ -13,7 +14,8 @@ namespace tutti::api {
 /// The number of scopes that this thread has open. Calls look for a scope only if it is not zero.
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local int open_scopes = 0;
 
-/// Records its thread's calls, on all groups, instead of running them: for the capture of a graph (graph/capture.hpp).
+/// Records the calls of its thread, on all groups, instead of running them: for the capture of a graph
+/// (graph/capture.hpp).
 class CallRecorder {
  public:
     CallRecorder() = default;
@@ -25,7 +27,7 @@ class CallRecorder {
     /// Throws InvalidArgument: `call` cannot be recorded.
     [[noreturn]] virtual void refuse(const char* call) = 0;
 };
-/// The thread's recorder, or null. open_scopes counts it.
+/// The recorder of this thread, or null. open_scopes counts it as a scope.
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local CallRecorder* call_recorder = nullptr;
 inline void refuse_if_recorded(const char* call) {
     if (call_recorder != nullptr) call_recorder->refuse(call);

@@ -1,4 +1,4 @@
-// HostBytes: marks collectives that tutti runs for itself, such as those for objects and agreements.
+// HostBytes: marks collectives that tutti runs for its own purposes, such as those that carry objects or agreements.
 #pragma once
 
 #include <utility>

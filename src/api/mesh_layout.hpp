@@ -10,13 +10,13 @@ namespace tutti::detail {
 
 class MeshLayout {
  public:
-    using Dims = std::vector<std::size_t>;  ///< when ranks are enumerated, the last of these dimensions varies fastest
+    using Dims = std::vector<std::size_t>;  ///< numbers of dimensions; the last varies fastest as ranks are enumerated
 
-    /// `mesh` has each rank at most once.
+    /// `mesh` has each rank at most once; `rank` is the point of view ("this rank").
     MeshLayout(RankArray mesh, int rank);
 
     const RankArray& mesh() const noexcept { return mesh_; }
-    /// Whether the rank is in the mesh.
+    /// Whether this rank is in the mesh.
     bool inside() const noexcept { return inside_; }
     /// The number of ranks along the dimensions.
     int size_along(const Dims& dims) const;
@@ -29,7 +29,8 @@ class MeshLayout {
         std::vector<std::vector<int>> ranks;
         std::size_t own = 0;  ///< the index of this rank's line
     };
-    /// The lines of ranks along the dimensions, one for each position in the other dimensions, in row-major order.
+    /// Divides the mesh into lines along the dimensions: one for each position in the other dimensions, in row-major
+    /// order.
     Lines lines_along(const Dims& dims) const;
 
  private:

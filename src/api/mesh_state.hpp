@@ -1,7 +1,7 @@
 // MeshState: the state that all slices of a mesh share: its layout, and the groups made of it.
 //
-// Threads: any. No thread holds the lock while ranks wait for each other; one thread at a time makes a group at its
-// first use. Invariant: an existing axis keeps its index, its dimensions and its name.
+// Threads: any. One thread at a time makes a group, at its first use, and holds no lock while ranks wait for each
+// other. Invariant: an existing axis keeps its index, its dimensions and its name.
 #pragma once
 
 #include "api/mesh_layout.hpp"

@@ -1,5 +1,5 @@
-// Domain: the group of an operation; operations of one rank share it while it works. A domain is over after a failed
-// call; the next call makes another, on all ranks alike, since the failure has reached all of them.
+// Domain: the group of ranks of an operation. Operations of one rank with the same commDomain share a domain. A failed
+// call ends the domain on all ranks, since the failure reaches all of them; the next call makes a new one on all ranks.
 //
 // Threads: any.
 #pragma once
@@ -20,7 +20,7 @@ class Domain {
 
     Domain(ProcessGroup group, bool is_own) : group_(std::move(group)), is_own_(is_own) {}
 
-    /// Empty when it is over.
+    /// Empty when the domain has ended.
     ProcessGroup group() const;
     bool is_over() const { return !group(); }
     /// Ends the domain, after a failed call.

@@ -19,7 +19,7 @@
 
 namespace tutti::atb {
 
-/// The meeting behind a door.
+/// What a process that knocks learns about the meeting.
 struct Behind {
     std::uint64_t meeting = 0;  ///< unique for each opening of a door
     std::uint16_t port = 0;     ///< port of a store on 127.0.0.1

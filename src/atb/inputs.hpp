@@ -11,7 +11,8 @@
 
 namespace tutti::atb {
 
-/// One call: blocks, and the least length of the output, which a new output gets.
+/// One call: its blocks, and the minimum length of the output, which is also the length of an output that tutti
+/// allocates.
 struct Exchange {
     AllToAllVOptions blocks;  ///< all four lists, without a group
     std::int64_t output_elements = 0;

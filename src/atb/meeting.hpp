@@ -15,8 +15,8 @@ namespace tutti::atb {
 /// failure it notifies the ranks that wait for this one, and throws Error, or the errors of ProcessGroup's constructor.
 ProcessGroup meet(const AllToAllVV2Param& param);
 
-/// For parameters that allow no domain: notifies the ranks that wait for this one, if it can find them. Best effort,
-/// within a second.
+/// Call this for parameters that allow no domain: notifies the ranks that wait for this one, if this rank can find
+/// them. Best effort, within a second.
 void tell_others(const AllToAllVV2Param& param, const std::exception& error) noexcept;
 
 /// The domain's name, for its group and for messages.

@@ -28,9 +28,9 @@ const std::vector<Device::Type>& devices_of_machine();
 /// The backend that serves a kind of device if none is named: native, nccl, rccl, hccl, xccl.
 std::string_view usual_backend(Device::Type type);
 
-/// The backend that get_backend() names for a group with these devices: that of host memory if it is not native; else
-/// that of the first device of `machine` that has its usual backend, as in groups whose backend was left out; else the
-/// first.
+/// The backend that get_backend() names for a group with these devices: the one of host memory if it is not native;
+/// else the one of the first kind in `machine` whose backend in `devices` is the usual one, as in groups made without a
+/// backend's name; else the first of `devices`.
 const std::string& main_backend(const Devices& devices, const std::vector<Device::Type>& machine);
 
 /// The default timeout of a group's operations: 10 minutes if all its backends are NCCL or similar libraries, whose

@@ -32,7 +32,7 @@ std::string text_or_nothing(const char* text);
 std::string_view bytes_of(const char* function, const char* argument, const void* data, std::size_t bytes);
 std::vector<std::string> texts_of(const char* function, const char* argument, const char* const* texts,
                                   std::size_t count);
-/// Zero or more; a time that would overflow a clock is limited to 146 years.
+/// Converts milliseconds, which must not be negative; limits a time that would overflow a clock to 146 years.
 std::chrono::milliseconds time_of(const char* function, const char* argument, std::int64_t ms);
 /// A number from `min` to `max`.
 int number_of(const char* function, const char* argument, std::int64_t value, std::int64_t min, std::int64_t max);

@@ -16,7 +16,8 @@ namespace tutti::capi {
 struct Common {
     Common(const char* function, const tutti_options* options);
     ReduceOp op(int kind) const;
-    /// A root or peer is passed as one of these two, as tutti_options.group_ranks says; the other is empty.
+    /// C++ options take a root or peer as a rank of the world (global) or of the group (in_group).
+    /// tutti_options.group_ranks says which of the two `rank` is; the other result is empty.
     std::optional<int> global(int rank) const { return group_ranks ? std::nullopt : std::optional(rank); }
     std::optional<int> in_group(int rank) const { return group_ranks ? std::optional(rank) : std::nullopt; }
 

@@ -1,4 +1,5 @@
-// tutti explain --graph: describes graphs: their contents, whether their proof succeeds, and the results of the passes.
+// tutti explain --graph: describes graphs: their contents, whether graph::prove() finds them correct, and the results
+// of the optimisation passes.
 #pragma once
 
 #include <string>

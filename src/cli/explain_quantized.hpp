@@ -1,4 +1,5 @@
-// tutti explain quantized_all_reduce: how many bytes travel, what rounding costs here, and when that pays.
+// tutti explain quantized_all_reduce: how many bytes travel, how long rounding takes on this machine, and when
+// quantising is faster.
 #pragma once
 
 #include "algorithm/tuning.hpp"

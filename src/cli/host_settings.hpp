@@ -1,5 +1,5 @@
-// tutti's effects on its host beyond its own memory and connections, as the environment sets them: a finding for each
-// of four settings.
+// Findings about four settings by which tutti affects its host beyond its own memory and connections, as the
+// environment sets them.
 //
 // Threads: any.
 #pragma once

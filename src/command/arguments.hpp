@@ -19,11 +19,12 @@ std::string both_spellings(const std::string& names);
 /// `option`.
 std::uint64_t bytes_of(const std::string& text, const std::string& option);
 enum class Zero { refused, allowed };
-/// For option->check(): a finite number of seconds.
+/// For option->check(): accepts a finite number of seconds above 0, or 0 too if `zero` allows it.
 CLI::Validator is_duration(Zero zero);
-/// For option->check(): one of these words. Help and completion show them.
+/// For option->check(): accepts one of `words`, which help and completion show.
 CLI::Validator one_of(const std::vector<std::string>& words);
-/// For option->check(): checks nothing, since the code that reads the value does; help and completion show the words.
+/// For option->check(): accepts any text, since the code that reads the value checks it; help and completion show
+/// `words`.
 enum class Form { word, list };
 CLI::Validator shows(const std::vector<std::string>& words, Form form);
 std::vector<std::string> dtype_names();

@@ -1,4 +1,5 @@
-// Requests like those of a user's calls, for the commands that examine algorithms: explain, bench --regret.
+// Requests: descriptions of collective calls, as a user's calls would make them, for the commands that examine
+// algorithms: explain, bench --regret.
 #pragma once
 
 #include "algorithm/request.hpp"

@@ -1,10 +1,9 @@
 // BiasedMutex: a mutex that its most frequent user locks and unlocks with plain loads and stores.
 //
 // An atomic read-modify-write waits until all earlier stores are visible to all CPUs, which takes as long as a whole
-// short collective. The thread that locks the mutex most often, the owner, needs none: it stores inside_, then loads
-// biased_. Another thread that wants the mutex clears biased_, issues the memory fence for both threads (membarrier),
-// and waits until the owner has cleared inside_.
-//
+// short collective. The thread that locks the mutex most often, the owner, uses none: it locks by storing inside_ and
+// then loading biased_. Another thread that wants the mutex clears biased_, issues the memory fence for both threads
+// (membarrier), and waits until the owner has cleared inside_.
 // Threads: any. lock(), try_lock() and unlock() work as in std::mutex; enter() and leave() are the fast path.
 // Invariants: the first thread that enters 64 times without another thread in between becomes the owner for good; only
 // the owner writes inside_. biased_ changes only under inner_: the owner sets it, any other thread that locks inner_

@@ -10,14 +10,14 @@
 
 namespace tutti {
 
-/// The CRC-32C of a message that ends with `bytes`; `before` is the CRC-32C of the message's bytes before them (0:
-/// none).
+/// Extends a checksum: returns the CRC-32C of the bytes whose CRC-32C is `before` (0: no bytes) followed by `bytes`.
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0) noexcept;
 
-/// An implementation. crc32c() uses the last one of crc32c_ways().
+/// One implementation of CRC-32C. crc32c() uses the last one of crc32c_ways().
 struct Crc32cWay {
     const char* name;
-    /// Returns the state after these bytes; a state is the complement of a CRC.
+    /// Returns the state after the `bytes` bytes at `at`; `state` is the state before them. A state is the complement
+    /// of a CRC.
     std::uint32_t (*run)(std::uint32_t state, const std::byte* at, std::size_t bytes) noexcept;
 };
 /// The implementations that this CPU supports, slowest first.

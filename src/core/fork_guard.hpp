@@ -1,7 +1,7 @@
-// Closes the descriptors noted here in every child that this process forks. Otherwise a child would keep an inherited
-// connection open after its owner's death, and the peer would never notice the death.
+// Closes the descriptors noted here in every child that this process forks. Otherwise the child would keep a connection
+// open after this process's death, and the peer would never notice the death.
 //
-// Threads: any. Forget a descriptor before closing it.
+// Threads: any. Call forget() before closing a descriptor.
 #pragma once
 
 #include "core/assert.hpp"
@@ -13,11 +13,12 @@ namespace tutti::fork_guard {
 
 void close_in_children(int fd);
 void forget(int fd);
-/// The number of forks between this process and the ancestor that noted the first descriptor: differs in a child.
+/// The number of forks that lead from the process that noted the first descriptor to this one: 0 there, one more in
+/// each child.
 unsigned generation() noexcept;
 
-/// Owns a descriptor that forked children close. In a child it does not close the descriptor's number, which may be
-/// another file's by then.
+/// Owns a descriptor that forked children close. A child's copy of this object does not close it again: its number may
+/// belong to another file by then.
 class GuardedFd {
  public:
     GuardedFd() = default;

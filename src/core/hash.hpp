@@ -1,5 +1,6 @@
 // FNV-1a, 64 bits (Fowler, Noll, Vo; RFC 9923): for short texts without an adversary, such as names, and for values
-// that ranks compare. Hashes leave the process: in such values, in names of files and sockets, and in ports.
+// that ranks compare. Other processes see the hashes: in the compared values, in names of files and sockets, and in
+// port numbers.
 //
 // Threads: pure functions.
 #pragma once
@@ -11,7 +12,7 @@ namespace tutti {
 
 inline constexpr std::uint64_t fnv1a_basis = 0xcbf29ce484222325ULL;
 
-/// One step with a whole word instead of a byte, an extension of FNV-1a: for words that ranks compare.
+/// Hashes a 64-bit word in one step instead of eight: an extension of FNV-1a for values that ranks compare.
 constexpr std::uint64_t fnv1a_word(std::uint64_t hash, std::uint64_t word) noexcept {
     return (hash ^ word) * 0x100000001b3ULL;
 }

@@ -3,10 +3,9 @@
 //
 // The kernel copies between processes page by page; with huge pages (2 MiB) a copy takes half the time. Programs seldom
 // ask for huge pages, and with the usual setting (`madvise`) the kernel gives none unasked. So used() collapses a
-// buffer that was used often in place (MADV_COLLAPSE, Linux 6.1): contents, addresses, protection and the pages that a
-// fork shares stay as they are. Collapsing takes as long as a few uses. Where the kernel refuses, as for pinned memory,
-// the pages stay ordinary.
-//
+// frequently used buffer: it asks the kernel to replace the buffer's pages by huge ones in place (MADV_COLLAPSE, Linux
+// 6.1). Contents, addresses, protection and the pages that a fork shares stay as they are. Collapsing takes as long as
+// a few uses. Where the kernel refuses, as for pinned memory, the pages stay ordinary.
 // Threads: one at a time.
 #pragma once
 
@@ -25,10 +24,11 @@ class HugePages {
     /// used() ignores shorter buffers.
     static constexpr std::size_t least_bytes = std::size_t{128} << 10;
     static constexpr std::uint32_t uses_before = 16;
-    /// The most bytes that one call collapses (in 4 ms, or more if all CPUs are busy); for a buffer of more than 128
-    /// MiB, an eighth of it.
+    /// The most bytes that one call of used() collapses (in 4 ms, or more if all CPUs are busy); for a buffer of more
+    /// than 128 MiB, an eighth of it.
     static constexpr std::size_t bytes_at_once = std::size_t{16} << 20;
-    /// The most memory, in total, that huge pages may add to buffers that have touched less than half of one.
+    /// The most memory, in total, that collapsing may add for buffers of a single huge page less than half of which has
+    /// been touched.
     static constexpr std::size_t added_bytes_max = std::size_t{64} << 20;
 
     /// Whether the system allows huge pages: its setting is not `never`.

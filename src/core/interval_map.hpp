@@ -13,7 +13,8 @@
 
 namespace tutti {
 
-/// `T T::from(std::uint64_t count) const`: the value of a stretch that begins `count` later.
+/// T needs `T from(std::uint64_t count) const`: if a stretch with this value is cut after its first `count` integers,
+/// it returns the value of the rest.
 template <class T>
 class IntervalMap {
  public:

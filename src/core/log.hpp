@@ -18,9 +18,9 @@ enum class Level { trace = 0, debug = 1, info = 2, warning = 3, error = 4, off =
 /// warning. A debug level above off may turn info into debug or trace (tutti/debug.hpp).
 Level level() noexcept;
 void set_level(Level level) noexcept;
-/// The level in force if `chosen` is set and the debug level is `debug`.
+/// The level in force after set_level(chosen) while the debug level is `debug`.
 Level effective(Level chosen, DebugLevel debug) noexcept;
-/// Adapts the level to a new debug level.
+/// Recomputes the level in force for a new debug level.
 void follow(DebugLevel debug) noexcept;
 void write(Level level, const char* file, int line, std::string_view message);
 

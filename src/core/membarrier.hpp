@@ -1,9 +1,8 @@
 // membarrier(2): one thread issues a memory fence on behalf of other threads, which then need none of their own.
 //
 // A process registers with the kernel once. This takes microseconds while it has one thread; with more threads the
-// kernel waits until every CPU has been through its scheduler, 10 to 20 ms for each kind of fence. In this case a
-// thread of its own registers, and until it is done every thread issues its own fences.
-//
+// kernel waits until every CPU has been through its scheduler, 10 to 20 ms for each kind of fence. So in a process of
+// several threads a background thread registers, and until it is done every thread issues its own fences.
 // Threads: any.
 #pragma once
 
@@ -15,12 +14,12 @@ namespace tutti::membarrier {
 void request();
 /// Whether fence_own_process() may be called: the registration is done.
 bool has_own() noexcept;
-/// Every running thread of this process makes a full fence. Only where has_own().
+/// Makes every running thread of this process execute a full memory fence. Precondition: has_own().
 void fence_own_process() noexcept;
-/// Registers this process for others' fence_all_processes(), then runs `then`: at once or in another thread; never
-/// if the kernel cannot.
+/// Registers this process as a target of other processes' fence_all_processes(), then runs `then`, in this call or in
+/// another thread; never runs it if the kernel cannot register.
 void when_global(std::function<void()> then);
-/// Every running thread of all processes that when_global() registered makes a full fence.
+/// Makes every running thread of all processes that when_global() registered execute a full memory fence.
 void fence_all_processes() noexcept;
 
 }  // namespace tutti::membarrier

@@ -1,11 +1,11 @@
 // Names: all look-ups of a host's addresses by the system's resolver (getaddrinfo) happen here.
 //
-// A name may be unknown at first and known later, as a pod's name is until the cluster's DNS has it. All threads of a
-// process share each question and its answer, so a name server gets few questions however many threads and attempts
-// wait: an answer with addresses is valid for 2 s; an unknown name is asked for again after 50 ms, then after twice as
-// long each time, up to 2 s. The system's resolver has no timeout, so a thread of its own asks it. Callers wait for the
-// answer for at least 10 s, even beyond their deadlines: if they gave up and asked again, the answer of a slow name
-// server would never arrive.
+// A name may become known late: a pod's name is unknown until the cluster's DNS has it. All threads of a process share
+// each question and its answer, so a name server gets few questions however many threads and attempts wait: an answer
+// with addresses is valid for 2 s; an unknown name is asked for again after 50 ms, then after twice as long each time,
+// up to 2 s. The system's resolver has no timeout, so a background thread calls it. Callers wait for the answer for at
+// least 10 s, even beyond their deadlines: if they gave up and asked again, the answer of a slow name server would
+// never arrive.
 //
 // Threads: any. Waits check the abort flag and the interrupt flag (core/interrupt.hpp); the caller's Patience logs a
 // long wait.
@@ -31,7 +31,7 @@ struct SocketAddress {
     SocketAddress with_port(std::uint16_t port) const;
 };
 
-/// nullopt if the host is a name.
+/// Converts an address whose host is an IP address in digits; nullopt if the host is a name.
 std::optional<SocketAddress> numeric_address(const Address& address);
 
 struct Answer {

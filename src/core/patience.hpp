@@ -1,5 +1,5 @@
-// Patience: logs long waits. A thread that begins to wait states what it waits for; when the wait has lasted 5 s, 15 s,
-// 45 s, …, the log gets one line about it.
+// Patience: logs long waits. A thread that begins to wait makes a Patience with the purpose of the wait; when the wait
+// has lasted 5 s, 15 s, 45 s, …, the log gets one line about it.
 //
 //     const Patience patience([&] { return fmt::format("{} to answer", name); });
 //     while (…) check_wait(deadline, abort, "connect");  // or patience::look(), where something else ends the wait

@@ -25,11 +25,12 @@ enum class Wait { automatic, spin, yield, sleep };
 /// TUTTI_WAIT: auto, spin, yield or sleep.
 Wait wait();
 
-/// TUTTI_PROGRESS_NICE: what a world's progress thread adds to the nice value of the thread that starts it, -20 to 19;
-/// default 0.
+/// TUTTI_PROGRESS_NICE, -20 to 19: the nice value of a world's progress thread, relative to that of the thread that
+/// starts it; default 0.
 int progress_nice();
 
-/// TUTTI_SPREAD: whether ranks that share a CPU may move their callers' threads to other CPUs; by default they may.
+/// TUTTI_SPREAD: whether a rank may move its caller's waiting thread to a core with fewer ranks, where ranks outnumber
+/// cores; default: it may.
 bool spread();
 
 /// The memory that gets huge pages. own: tensors of `tutti::empty`; all: also all buffers that are used often.

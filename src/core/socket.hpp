@@ -27,12 +27,12 @@ struct Address {
 /// "10.0.0.1:29500", "[::1]:29500".
 std::string to_string(const Address& address);
 
-/// A deadline in the past: the resolver is asked once, and an unknown name is an error at once.
+/// For listen_tcp(): a deadline in the past, so the resolver is asked once, and an unknown name is an error at once.
 inline Deadline one_question() {
     return Deadline::at(Instant::min());
 }
 /// A socket that listens on `host` (name or literal; empty: every address of IPv4 and IPv6) and `port` (0: any free
-/// port). Asks for an unknown name again until `until_known`.
+/// port). Retries the look-up of an unknown name until `until_known`.
 UniqueFd listen_tcp(const std::string& host, std::uint16_t port, const Deadline& until_known = one_question(),
                     int backlog = 512);
 /// The meaning of a refused connection: nobody listens there yet (try again), or no longer (fail).

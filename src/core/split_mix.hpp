@@ -1,5 +1,5 @@
-// split_mix(): 64 bits to 64 bits, one to one, so that every bit of the result depends on every bit of the argument.
-// The finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+// split_mix(): a bijective hash of 64-bit values; every bit of the result depends on every bit of the argument. It is
+// the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 #pragma once
 
 #include <cstdint>

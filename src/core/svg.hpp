@@ -1,4 +1,4 @@
-// SVG: what pictures, and pages beside them, have in common. Pure functions.
+// SVG: functions that the SVG pictures and the HTML pages share. Pure functions.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace tutti::svg {
 /// The text escaped for XML or HTML, also for attributes. Control characters other than newlines become blanks.
 std::string escaped(std::string_view text);
 
-/// The distance of the marks on an axis of length `total` that leaves room for their numbers: 1, 2 or 5 times a power
+/// The distance between two marks on an axis of length `total`, large enough for their numbers: 1, 2 or 5 times a power
 /// of ten. Precondition: `total` is above 0.
 double mark_distance(double total);
 

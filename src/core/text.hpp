@@ -1,4 +1,4 @@
-// Texts: lines and numbers in them, and how they are shown. Pure functions.
+// Texts: reads lines and numbers from texts, and makes texts safe to print. Pure functions.
 #pragma once
 
 #include "core/assert.hpp"
@@ -33,8 +33,8 @@ std::optional<T> number_in(std::string_view text) noexcept {
 /// ASCII letters in lower case, independent of the locale.
 std::string in_lower_case(std::string text);
 
-/// The text without characters that steer a terminal (C0 but newlines and tabs, DEL, and C1 in UTF-8): "\\x1b" in their
-/// place.
+/// Replaces each character that controls a terminal (C0 but newlines and tabs, DEL, and C1 in UTF-8) by an escape such
+/// as "\\x1b".
 std::string visible(std::string_view text);
 /// As visible(), but on one line: newlines become "\\n".
 std::string visible_line(std::string_view text);

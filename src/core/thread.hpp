@@ -16,7 +16,7 @@ namespace tutti::thread {
 struct Options {
     const char* name;     ///< as the system shows it, at most 15 characters
     std::string purpose;  ///< its use; ends the error "no thread to be had for …"
-    /// Called in the thread, after a line in the log, with an exception that has escaped from the body; must not throw.
+    /// If an exception escapes from the body, the thread logs it and calls this function with it; must not throw.
     std::function<void(const std::exception_ptr&)> escaped = {};
 };
 

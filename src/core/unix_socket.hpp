@@ -1,7 +1,7 @@
 // Unix sockets between processes of one host: streams, which can hand over descriptors, and datagrams.
 //
-// Threads, descriptors, waits and errors are those of core/socket.hpp, whose functions also accept, send and receive
-// here.
+// The rules of core/socket.hpp for threads, descriptors, waits and errors apply here, too, and its functions also
+// accept, send and receive on these sockets.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -22,8 +22,8 @@ UniqueFd listen_unix(std::string_view abstract_name, int backlog = 512);
 UniqueFd connect_unix(std::string_view abstract_name, const Deadline& deadline, const AbortFlag* abort);
 /// Tries once, without waiting. If it returns no socket, `error` is the errno; EAGAIN: the listener's queue is full.
 UniqueFd try_connect_unix(std::string_view abstract_name, int& error);
-/// Hands a descriptor over, with one byte of data. recv_fd's result is CLOEXEC; more than one descriptor, or
-/// none, is an error and leaks nothing.
+/// Sends a descriptor, with one byte of data. The descriptor that recv_fd() returns is closed on exec; if more than one
+/// descriptor or none arrives, it throws and leaks nothing.
 void send_fd(int socket, int fd, const Deadline& deadline, const AbortFlag* abort);
 UniqueFd recv_fd(int socket, const Deadline& deadline, const AbortFlag* abort);
 /// The user at the other end of a Unix socket, as the kernel recorded it (SO_PEERCRED).
@@ -32,8 +32,8 @@ pid_t peer_pid(int unix_fd);
 
 /// Binds a socket for datagrams of at most 64 KiB to `abstract_name`. DistNetworkError if the name is taken.
 UniqueFd bind_unix_datagrams(std::string_view abstract_name);
-/// Sends a datagram without waiting for a reader. False: nobody has this name, or the queue stays full for some
-/// milliseconds.
+/// Sends a datagram without waiting until the receiver reads it. False: no socket has this name, or its queue stays
+/// full for some milliseconds.
 bool send_unix_datagram(std::string_view abstract_name, std::string_view bytes) noexcept;
 /// The next datagram from a process of this user or of root; nullopt if there is none. Drops other users' datagrams.
 std::optional<std::string> take_unix_datagram(int fd);

@@ -4,10 +4,10 @@
 // Polling is quickest while the ranks that this rank waits for have cores of their own. Yielding is quickest while only
 // ranks share this core: the next to run may be the awaited rank. Beside a computation, a rank that yields runs again
 // only after the computation's whole time slice; a rank that polls uses up its own slice; a rank that sleeps runs soon
-// after its wakeup. So the rank compares each slow yield with the cost of sleeping instead in all waits since the last
-// slow one. If the yield cost more, the rank sleeps at once in all waits of a rest period, then tries yielding again.
-// The period is longer after a longer yield, and if the last period ended recently.
-//
+// after its wakeup. So after each slow yield (a lost turn) the rank compares the yield's duration with the cost of
+// sleeping in each wait since the last lost turn. If the yield took at least `lesson` times as long, a rest period
+// begins: the rank sleeps at once in every wait, without polling or yielding. Then it tries yielding again. The period
+// is longer after a longer yield, and if the last period ended recently.
 // Threads: any; of two threads that learn at the same time, each may overlook the other's result.
 #pragma once
 
@@ -27,13 +27,14 @@ class Waiting {
 
     /// Polls before the first yield: if every rank of the machine has a core of its own, and with TUTTI_WAIT=spin.
     static constexpr int looks_of_own_core = 4000, looks_of_spin = 1'000'000;
-    /// A yield, or a few polls, that took this long lost the core to a computation. For each further rank on the core,
-    /// add turn_of_rank, as this rank may have run meanwhile: some 10 us if it only waits, more if it copies or
+    /// A turn is lost, since a computation had the core, if a yield or a few polls took this long. Each further rank on
+    /// the core adds turn_of_rank, since it may have run meanwhile: some 10 us if it only waits, more if it copies or
     /// combines.
     static constexpr std::chrono::microseconds lost_turn{1000}, turn_of_rank{500};
     /// The cost of a wakeup per rank on a core: the kernel wakes them one after the other.
     static constexpr std::chrono::microseconds wake{8};
-    /// A lost turn makes the rank rest if it took this many times as long as sleeping would have.
+    /// A lost turn starts a rest period if it took this many times as long as sleeping in each wait since the last lost
+    /// turn.
     static constexpr int lesson = 2;
     /// Minimum and maximum length of a rest period, as multiples of the lost turn.
     static constexpr int first_rest = 4, longest_rest = 100;

@@ -1,4 +1,4 @@
-// The whole content of a file that a user names, and that others may have written.
+// Reads a whole file that a user names. Others may have written the file, so size and time are limited.
 //
 // Threads: any.
 #pragma once

@@ -4,8 +4,9 @@
 //
 // In an open iteration each gradient goes from `awaited` to `ready` or `unused`; a bucket is sent when none of its
 // gradients is awaited and all earlier buckets are sent. All ranks send buckets in the same order, independent of the
-// order of ready(). finish() throws an error of the sending, since this rank then also knows whether it is at fault
-// itself; the error ends the reducer, as buffers may still be in flight.
+// order of ready(). If sending a bucket fails, finish() throws the error, not ready(): only finish() knows whether a
+// gradient is missing on this rank, which it would report as the cause. The error ends the reducer, as buffers may
+// still be in flight.
 //
 // Threads: one at a time.
 #pragma once

@@ -1,8 +1,8 @@
 // Usage: which parameters the backward passes have used since the last averaging of gradients, on this rank and on all
 // ranks, and the former gradients of the parameters that this rank has left out.
 //
-// A parameter without a gradient counts as zeros in the average. If another rank has used it, the average is its
-// gradient on every rank; if no rank has, each rank's gradient stays as it was.
+// A rank that has not used a parameter contributes zeros to the average. If another rank has used the parameter, the
+// average is its gradient on every rank; if no rank has, each rank's gradient stays as it was.
 //
 // Threads: one at a time.
 #pragma once

@@ -1,10 +1,11 @@
 // PeerBuffers: the buffers of the ranks of one host, as far as each rank lets the others access them: how ranks meet,
 // so that each learns where the others' buffers lie, and how a rank reads and writes these. They lie in symmetric
 // memory, which all ranks map, or in ordinary memory, which the kernel copies.
-// An operation that fails gives its buffers back to the caller while others may still access them. So it revokes the
-// addresses that it named when the ranks met. A reader checks, after its read, that the buffer had not been revoked. A
-// writer first stores that it writes (writing_to), then checks the same; the revoking rank waits for the writers. Both
-// make a full fence between their store and their check, so that one of the two sees the other (Dekker's algorithm).
+// An operation that fails gives its buffers back to the caller while others may still access them. So the failing rank
+// revokes the addresses that it published at `meet`. A reader checks, after its read, that the buffer had not been
+// revoked. A writer first stores that it writes (writing_to), then checks the same; the revoking rank waits for the
+// writers. Both make a full fence between their store and their check, so that one of the two sees the other (Dekker's
+// algorithm).
 //
 // Threads: one at a time (the group's lock).
 #pragma once

@@ -5,8 +5,8 @@
 // begins, with those of the schedules that it may fall back to. A publication lies in a slot of its rank's ring in the
 // staging area (transport/shm/LAYOUT.md).
 //
-// Invariants: a rank writes a slot again only after all ranks have released its former contents; it stores a stamp
-// after the contents that the stamp announces, and a release after its reads.
+// Invariants: a rank writes a slot again only after all ranks have released its former contents; it stores the stamp of
+// a slot (the publication's number, plus 1) after the slot's contents, and a release after its reads.
 //
 // Threads: one at a time (the group's lock); other ranks read the stamps and write their own.
 #pragma once

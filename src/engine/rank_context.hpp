@@ -35,7 +35,7 @@ struct RankContext {
     /// By place in the staging area: whether the last access was a read by this rank.
     std::vector<bool> read_last;
 
-    /// The mailbox rank of a rank.
+    /// Converts a rank of the group to the rank by which the mailbox knows it.
     int in_mailbox(int peer) const {
         TUTTI_ASSERT(world_of.empty() || static_cast<std::size_t>(peer) < world_of.size());
         return world_of.empty() ? peer : world_of[static_cast<std::size_t>(peer)];

@@ -19,7 +19,7 @@ namespace tutti::engine {
 /// The parameters of a quantised call that may differ between ranks, unlike its schedule. The memory is the caller's.
 struct Coding {
     std::optional<float> scale{};         ///< for all blocks (Step::given)
-    std::optional<std::uint64_t> seed{};  ///< codes are rounded by chance
+    std::optional<std::uint64_t> seed{};  ///< if set: stochastic rounding, with this seed
     /// The rounding errors of earlier calls, which this call adds to the values that it rounds, and replaces by its own
     /// errors. Null, or one for each element of the input, and of this rank's slice.
     float* residual = nullptr;

@@ -31,7 +31,8 @@ class Running {
     /// True if anything moved.
     virtual bool progress() = 0;
     virtual bool done() const noexcept = 0;
-    /// The numbers of steps done and in all, and what the collective waits for; for messages.
+    /// Describes the progress for error messages: the number of steps done, of all steps, and what the collective waits
+    /// for.
     virtual std::string where() const = 0;
     /// Whether nothing is left to send to `peer`, as far as is known.
     virtual bool has_sent_all(int /*peer*/) const noexcept { return false; }

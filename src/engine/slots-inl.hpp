@@ -17,11 +17,12 @@ using transport::ShortSlot;
 using transport::SmallHead;
 using transport::SmallSlot;
 
-// Ranks that wait for no other run ahead: the others prefetch their contributions this many slots in advance.
+// A rank that waits for no other may run ahead: the ranks that read its contributions prefetch them this many slots in
+// advance.
 inline constexpr std::uint64_t fetched_ahead = 3;
 
-// Only the root's contribution is needed, or only the root needs contributions, or each rank those of the ranks before
-// it: the other side does not wait.
+// Collectives in which some ranks wait for no other: only the root contributes (from_root), only the root reads
+// contributions (to_root), or a rank reads only those of the ranks before it (is_prefix).
 constexpr bool from_root(Collective collective) {
     return traits_of(collective).root == CollectiveTraits::Root::source;
 }

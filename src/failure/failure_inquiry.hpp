@@ -1,8 +1,9 @@
 // FailureInquiry: finds out, together with the other ranks, why an operation of a group times out, or why its ranks
-// disagree. This rank publishes its recent operations in the store and accuses; then all ranks fail with the same text.
-// The rank whose accusation prevails writes it, from what all ranks have published (record/verdict).
+// disagree. This rank publishes its recent operations in the store and sends all ranks an accusation. The rank whose
+// accusation prevails writes the error text from the operations that all ranks have published (record/verdict); then
+// all ranks fail with this text.
 //
-// It also makes the titles of operations, for all error messages about them.
+// The class also makes the names of operations that all error messages use.
 //
 // Threads: publish_tail(): any; the rest: one at a time (the world's lock).
 #pragma once

@@ -1,8 +1,9 @@
 // Health: what a rank knows of the other ranks of its world: those that have died, left or fallen silent; the verdict
 // that ends the world; accusations, and the verdict of the rank whose accusation prevails (the judge).
 //
-// News arrives on the membership's thread, in any order, and several items may have one cause: a cause (a death) takes
-// precedence over a symptom (a goodbye), and of two accusations one outranks the other, the same one on all ranks.
+// News arrives on the thread of the membership (rendezvous/membership: the connections by which ranks notice deaths),
+// in any order, and several items may have one cause: a cause (a death) takes precedence over a symptom (a goodbye),
+// and of two accusations one outranks the other, the same one on all ranks.
 //
 // Threads: any.
 #pragma once

@@ -14,8 +14,8 @@ namespace tutti::graph {
 
 class Bindings {
  public:
-    /// Begins with all memory in place. `graph`: from capture(), or as passes changed it; only the constructor reads
-    /// it.
+    /// Begins with all memory at the addresses of the capture. `graph`: from capture(), or as passes changed it; only
+    /// the constructor reads it.
     explicit Bindings(const Graph& graph);
 
     /// Moves all tensors at once: each binding names the memory by its place before this call. Throws InvalidArgument

@@ -32,7 +32,7 @@ struct WrongSize {
     std::size_t rank = 0;  ///< in the group
     std::uint64_t expected = 0, got = 0;
 };
-/// Fills in results of a call that all joined, or gives the first rank whose blocks do not fit.
+/// Fills in the results of a call that all ranks have joined, or returns the first rank whose blocks have a wrong size.
 std::optional<WrongSize> resolve(JointCall& call, Determinism determinism);
 
 }  // namespace tutti::graph

@@ -1,4 +1,5 @@
-// Liveness: the bytes whose present values are read later, computed from the end of a graph to its beginning.
+// Liveness: the bytes that are live (a later node or the program reads their present values), computed from the end of
+// a graph to its beginning.
 //
 // Threads: one at a time.
 #pragma once

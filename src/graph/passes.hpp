@@ -2,9 +2,9 @@
 // changes.
 //
 // A pass sees one rank's graph. Communication must change alike on all ranks: optimise() compares the passes' results
-// between ranks, and tells the passes to keep collectives on which these disagree (Settings::keep). If a call moves
-// past a call of another group, ranks of several groups may wait for each other in a circle: optimise() proves the
-// results, and tells the pass at fault to keep each call in its place (Settings::in_place).
+// between ranks, and tells the passes to keep collectives on which the results disagree (Settings::keep). If a call
+// moves past a call of another group, ranks of several groups may wait for each other in a circle: optimise() proves
+// the results, and tells the pass at fault to keep each call in its place (Settings::in_place).
 #pragma once
 
 #include "graph/value.hpp"

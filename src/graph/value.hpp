@@ -19,8 +19,8 @@ constexpr bool is_communication(Kind kind) noexcept {
 }
 bool overlap(const Range& a, const Range& b) noexcept;
 
-/// All ranges that a node reads or writes, over its pieces. An opaque node also reads what it writes: its ranges are
-/// hulls, whose other bytes stay unchanged.
+/// All ranges that a node reads or writes, over its pieces. An opaque node (its tensors have gaps) counts as also
+/// reading what it writes: its ranges include the gaps, whose bytes stay unchanged.
 std::vector<Range> reads_of(const Node& node);
 std::vector<Range> writes_of(const Node& node);
 /// The size of a collective: the longer of this rank's input and output.

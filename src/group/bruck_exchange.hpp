@@ -31,7 +31,7 @@ class BruckExchange {
     /// all_to_all of counts precedes one of the counted values.
     std::optional<std::uint64_t> room_for(DType dtype, std::uint64_t largest);
 
-    /// An all_to_all of slots: equal blocks, which lie in the BruckExchange.
+    /// The call that relays the slots: an all_to_all of equal blocks, which lie in the BruckExchange.
     struct Pass {
         algorithm::Request request;
         engine::Operands operands;

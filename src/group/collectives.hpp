@@ -1,10 +1,9 @@
 // Collectives: the collectives of a group that are in flight; they run one after the other in the order of their issue.
-// It also detects that other ranks make different calls.
+// The class also detects that other ranks make different calls.
 //
-// Each has a state (OperationState). If all ranks share memory and the call is short it runs in slots
-// (SlotCollectives), otherwise by a schedule (engine/execution); short blocks of an all_to_all may first be relayed
-// (BruckExchange).
-//
+// Each collective has a state (OperationState). If all ranks share memory and the call is short, it runs in slots
+// (SlotCollectives), otherwise by a schedule (engine/execution); ranks may first relay short blocks of an all_to_all
+// for each other (BruckExchange).
 //
 // Threads: one at a time (the world's lock).
 #pragma once

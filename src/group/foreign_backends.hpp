@@ -1,5 +1,6 @@
-// ForeignBackends: the operations of a group that another backend runs: it describes each to the backend in plain form,
-// waits for it, and completes it. For a backend that is a transport, the group itself runs the operations over it.
+// ForeignBackends: runs operations of a group on another backend: it describes each operation to the backend in plain
+// form, waits for the backend, and completes the operation. For a backend that is a transport, the group itself runs
+// the operations over it.
 //
 // Threads: any. Operations are handed over in the order of their issue.
 #pragma once

@@ -26,7 +26,7 @@
 
 namespace tutti::detail {
 
-/// For a group of survivors: the group that has failed.
+/// For a group that ProcessGroup::shrink makes: the failed group that it replaces.
 struct PredecessorGroup {
     std::shared_ptr<const Group> of{};
     std::vector<int> left_out{};  ///< ranks of the failed group, ascending

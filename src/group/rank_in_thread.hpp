@@ -1,5 +1,5 @@
 // For tests: one of two ranks, in the test's thread, over an arena that both share. It makes progress only when the
-// test asks, gets its news from the test, and the test judges its failures.
+// test asks; the test tells it which ranks have died or left, and decides about its failures.
 #pragma once
 
 #include "group/collectives.hpp"

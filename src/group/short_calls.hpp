@@ -1,5 +1,5 @@
-// ShortCalls: runs collectives in the slots of the ranks of this host (engine/slots), in the caller's thread: it spins
-// for a moment; if the call takes longer it becomes an operation, which can time out, sleep and be interrupted.
+// ShortCalls: runs collectives in the slots of the ranks of this host (engine/slots), in the caller's thread, which
+// spins for a moment. If the call takes longer, it becomes an operation, which can time out, sleep and be interrupted.
 //
 // Threads: any.
 #pragma once

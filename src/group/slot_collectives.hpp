@@ -1,5 +1,6 @@
-// SlotCollectives: the collectives of a group in slots (engine/slots), and the checks and records of such a call. The
-// call is run by its caller (ShortCalls), or is an operation in the group's queue (Collectives).
+// SlotCollectives: the collectives of a group in slots (engine/slots), and the checks and records of such a call.
+// Either the caller's thread runs the call at once (ShortCalls), or the call is an operation in the group's queue
+// (Collectives).
 //
 // Threads: one at a time (the world's lock).
 #pragma once

@@ -5,7 +5,6 @@
 // two ranks both believe to be the lowest. A rank whose timeout passes ends the attempt for all in the same way. The
 // news of a death may not reach all ranks, and a rank may die unnoticed: so the others try to connect to missing ranks.
 //
-//
 // Threads: one at a time.
 #pragma once
 

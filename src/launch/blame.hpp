@@ -2,12 +2,13 @@
 // this order:
 //
 //   1. a process that could not be started;
-//   2. the first of the processes that failed by themselves; one killed by a signal comes before others that ended
-//      within the same 200 ms, since it did not end because another one did;
-//   3. the verdict of this rank's world (rendezvous/failure_report.hpp), if the rank told the launcher one before it
-//      ended: the rank that the verdict is about is named instead. It may still run (it hangs), have ended well, or be
-//      on another node; if the ranks called different things, none is named. A rank that ended without a verdict, and
-//      not by a signal, also gives way to a third rank that others had blamed before.
+//   2. the first of the processes that failed by themselves; if a signal killed another one within 200 ms after it,
+//      that one instead, since it did not end because another process did;
+//   3. the verdict (the error of its world, rendezvous/failure_report.hpp) that the rank of rule 2 told the launcher
+//      before it ended: the rank that the verdict is about is named instead. That rank may still run (it hangs), have
+//      ended well, or be on another node; if the verdict is that ranks called different things, none is named. If the
+//      rank of rule 2 ended without a verdict, and not by a signal, the first verdict of others about a third rank
+//      counts, if it came before.
 //
 // Threads: pure functions.
 #pragma once

@@ -3,8 +3,8 @@
 // other hosts over ssh.
 //
 // Threads: call these from the main thread of a process without other threads, one call at a time; they handle signals
-// while they run, see signals.hpp. They raise this process's soft limit of descriptors to the hard one; ranks get the
-// former one. The store's server and the watch over other nodes have threads of their own.
+// while they run, see signals.hpp. They raise this process's soft limit of descriptors to the hard limit, but start
+// ranks with the original soft limit. The store's server and the watch over other nodes have threads of their own.
 #pragma once
 
 #include "launch/hosts.hpp"

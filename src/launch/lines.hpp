@@ -1,7 +1,7 @@
 // Lines: passes on a rank's output: unchanged, or as whole lines, each with the rank's name before it.
 //
-// A line is buffered until its end has come, up to 1 MiB. A longer line is passed on as it comes, and holds its
-// destination: others that write there wait until the line ends, or until let_go().
+// A line is buffered until its end has come, up to 1 MiB. A longer line is passed on as it comes and occupies its
+// destination: other ranks that write there wait until the line ends, or until let_go().
 //
 // Threads: from one thread.
 #pragma once

@@ -1,8 +1,8 @@
 // Nodes: the messages between the launchers of a job on several nodes, over the job's store: each node's number of
-// ranks; that all ranks of a node have succeeded, or which failed; and before a restart, that all processes of a node
-// have ended. The first failure that reaches the store becomes the job's. A launcher whose connection ends, or that is
-// silent for 15 s, is a failure of its node. The ranks may be restarted after it, since another launcher can take its
-// place (places.hpp). The loss of the store, and thus of node 0, ends the job.
+// ranks; that all ranks of a node have succeeded, or which one failed; and before a restart, that all processes of a
+// node have ended. The first failure that reaches the store becomes the job's. If a launcher's connection ends, or the
+// launcher is silent for 15 s, its node has failed. The ranks may be restarted after that, since another launcher can
+// take its place (places.hpp). The loss of the store, and thus of node 0, ends the job.
 //
 // Keys below "launch/": those of places.hpp; A/done (how many nodes) for each attempt A; left (one ID per line).
 //

@@ -26,9 +26,9 @@ class Output {
 
     /// Adds a process, and makes its log files. Throws as make_log().
     void add(const Task& task);
-    /// Takes the pipes of the process that was added last, which has started.
+    /// Takes over the pipes of `child`, the process that was added last and has been started.
     void attach(Child& child);
-    /// Appends the descriptors to wait for. After poll(2), pass the list to take(), with the index of their first.
+    /// Appends the descriptors of the pipes to `polled`. After poll(2), call take(polled, index of the first of them).
     void ask(std::vector<pollfd>& polled);
     void take(const std::vector<pollfd>& polled, std::size_t first);
     /// When to call take(), if no input comes before.

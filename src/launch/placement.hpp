@@ -1,5 +1,5 @@
-// Placement: which node of a job this one is, how many ranks it has and where node 0 is. Flags say so; values without a
-// flag come from the variables of the platform that started this launcher:
+// Placement: which node of a job this one is, how many ranks it has and where node 0 is. Each value comes from its flag
+// or, without one, from the variables of the platform that started this launcher:
 //
 //   PET_*                  torchrun's environment (see also torchrun_variables.hpp): PET_NNODES, PET_NODE_RANK,
 //                          PET_NPROC_PER_NODE, PET_MASTER_ADDR, PET_MASTER_PORT, and PET_RDZV_ENDPOINT if the last

@@ -1,7 +1,7 @@
-// Places: which launcher has the place of which node of a job. Node 0's launcher, whose process serves the store, alone
-// decides: it reads which launchers have come and which give signs of life, gives the place of a vanished launcher to
-// the next one that asks for it, and refuses the place of a live one. Before each attempt it publishes the roster: the
-// launchers whose ranks belong to this attempt. A launcher that returns and is not in the roster has lost its place.
+// Places: which launcher is which node of a job. Node 0's launcher, whose process serves the store, alone decides: it
+// reads which launchers have come and which give signs of life, gives the place of a vanished launcher to the next one
+// that asks for it, and refuses the place of a live one. Before each attempt it publishes the roster: the launchers
+// whose ranks belong to this attempt. A launcher that returns and is not in the roster has lost its place.
 //
 // Keys below "launch/": came (one card per line, in order of arrival), beat/ID (a launcher's last sign of life, in ms
 // since 1970), gone/ID (written by its will), answer/ID (node 0's: "joins A" or "refused WHY"), missing (in words), and

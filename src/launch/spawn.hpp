@@ -1,4 +1,5 @@
-// SpawnContext::Ranks: ranks of one function, processes or threads. Threads: as SpawnContext.
+// SpawnContext::Ranks: the ranks that spawn() has started on one function, as processes or as threads. Threads: as
+// SpawnContext.
 #pragma once
 
 #include <tutti/spawn.hpp>

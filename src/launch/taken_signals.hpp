@@ -12,8 +12,8 @@ namespace tutti::launch {
 bool ends_job(int signal);
 /// Whether the signal is passed to the ranks; the job continues unless they end.
 bool is_for_ranks(int signal);
-/// Both kinds, and SIGCHLD. Not a signal that this process has inherited as ignored (nohup, `&` in a script), so that
-/// it stays ignored: if blocked, it would arrive.
+/// The signals of both kinds, and SIGCHLD, without those that this process has inherited as ignored (nohup, `&` in a
+/// script): a blocked signal arrives even if it is ignored.
 sigset_t taken_signals();
 
 }  // namespace tutti::launch

@@ -1,6 +1,6 @@
 // TorchrunVariables: the PET_* variables by which platforms (Kubeflow's PyTorchJob and Trainer) give torchrun its
-// arguments. `tutti run` uses those that apply to it unless a flag is given, and names the others: if a setting were
-// ignored silently, the job would not do what it was told.
+// arguments. `tutti run` reads those that apply to it, unless a flag is given, and reports the others in a message: a
+// setting must not be ignored silently.
 //
 // Threads: any; functions of their arguments.
 #pragma once

@@ -17,8 +17,8 @@ namespace tutti::object {
 enum class Extension : std::int8_t {
     tensor = 1,   ///< dtype, dimensions, length of the padding, padding, sizes, elements
     complex = 2,  ///< two float64, little-endian as tensors are
-    record = 3,   ///< the type's name, first of a list of two; the second is the map of the fields
-    pieces = 4,   ///< the kind of a value, first of a list; the others are the value's pieces, in `bin`
+    record = 3,   ///< the type's name: the first item of a list whose second is the map of the fields
+    pieces = 4,   ///< the kind of a value: the first item of a list; the others are its pieces, in `bin`
 };
 
 /// The most bytes that one string, bin or ext may hold, as its length has 32 bits. Longer values are cut into pieces.

@@ -30,7 +30,8 @@ class BlockSizePredictor {
         --skipped_;
         return std::nullopt;
     }
-    /// After a call that was tried: the length, in bytes, of the longest block of any rank.
+    /// Call this after each call for which relaying was tried. `longest`: the length, in bytes, of the longest block of
+    /// any rank.
     void learn(std::uint64_t longest) noexcept {
         TUTTI_ASSERT(skipped_ == 0 && shorter_ < patience);
         if (longest > limit_) {

@@ -27,8 +27,8 @@ class CompletedOperations {
         operations_.push_back(std::move(operation));
     }
     /// Releases `lock`, which this thread holds, and calls the continuations; if another thread is calling
-    /// continuations, leaves them to that thread. If a continuation completes further operations, its thread calls
-    /// their continuations inside it.
+    /// continuations, leaves them to that thread. If a continuation completes further operations, the same thread calls
+    /// their continuations before the first one returns.
     void deliver(BiasedMutex& lock) TUTTI_THREAD_ATTRIBUTE(release_capability(lock));
 
  private:

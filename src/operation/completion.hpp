@@ -25,7 +25,8 @@ class Completion {
     /// Makes work that is added to `waiting` from now on wait for this operation, which must be issued.
     void make_wait(Stream waiting) const;
     std::exception_ptr error() const noexcept { return done() ? error_ : nullptr; }
-    /// Call it exactly once, followed by run_continuations() or close_unless_awaited().
+    /// Completes the operation, with an error or (null) success. Call it exactly once, followed by run_continuations()
+    /// or close_unless_awaited().
     void complete(std::exception_ptr error) noexcept;
     /// Calls the callbacks; callbacks added later are called at once.
     void run_continuations();

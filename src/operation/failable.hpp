@@ -15,16 +15,17 @@ class Operation;
 class Failable {
  public:
     virtual ~Failable() = default;
-    /// All operations in flight, of every group, fail with the error. Call it with the lock held.
+    /// Fails all operations in flight, of every group, with the error. Call it with the lock held.
     virtual void fail(const std::exception_ptr& error) = 0;
     /// Calls `act` with the lock held; continuations of operations that `act` completes run after the lock is released.
     /// Any thread.
     virtual void with_lock(const std::function<void()>& act) = 0;
-    /// Whether operations have failed, or are about to.
+    /// Whether the world has failed, or will fail as soon as the running execution has returned.
     virtual bool failing() const = 0;
     /// The failure; null: there is none. Any thread may call it once there is one.
     virtual const std::exception_ptr& failure() const = 0;
-    /// An operation in flight (a collective, if there is one) and its group's inquiry; null: nothing is in flight.
+    /// An operation in flight (a collective, if there is one), and the FailureInquiry of its group; null: nothing is in
+    /// flight.
     struct InFlight {
         std::shared_ptr<Operation> operation{};
         FailureInquiry* inquiry = nullptr;

@@ -8,8 +8,8 @@
 //   rank=N         the rank of the world that has the fault; without it, every rank
 //   op=NAME[@K]    in the K-th call of that operation on this rank ("any": of all operations); without @K in the first,
 //                  and with delay in every one
-//   step=S         when S turns of the call have moved data; without it the seed chooses S, 0 to 7. In an operation of
-//                  fewer turns the fault occurs at its end
+//   step=S         after S turns (progress steps that moved data) of the call; without it the seed chooses S, 0 to 7.
+//                  In an operation of fewer turns the fault occurs at its end
 //   seed=N         for that choice (default 0)
 //   kill           the process kills itself with SIGKILL
 //   stop=TIME      the process stops (SIGSTOP), and continues after TIME: 5s, 200ms, 10us

@@ -1,4 +1,4 @@
-// GroupTable: the groups of a world by number, and those of them that ranks have left.
+// GroupTable: the groups of a world by number, and which ranks have left which groups.
 //
 // Every rank takes part in the calls that make groups, so all assign the same numbers and the same offsets in shared
 // memory without communication; groups that only some ranks make (use_local_synchronization) get theirs from the store.

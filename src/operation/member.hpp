@@ -1,5 +1,6 @@
-// Member: this rank in a group, for the code that serves all groups of a world: it moves their operations, tells ranks
-// of failures, and answers other ranks' probes. Group implements it.
+// Member: the interface of a group, from this rank's point of view, for the code that serves all groups of a world:
+// that code moves operations, tells ranks of failures, and answers the probes by which waiting ranks ask for this
+// rank's operation. Group implements it.
 //
 // Threads: one at a time (the world's lock), unless a function says otherwise.
 #pragma once

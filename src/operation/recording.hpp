@@ -13,7 +13,7 @@
 
 namespace tutti::detail::recording {
 
-/// Records that the operation is issued. Returns 0 if it is not to be recorded.
+/// Records that the operation is issued. Returns 0 if the recorder does not record it.
 record::Ticket begin(record::Recorder& recorder, const Ranks& ranks, const Operation& operation);
 /// Records the lengths of the blocks of an all_to_all, if the recorder keeps block lengths.
 void note_splits(record::Recorder& recorder, const Ranks& ranks, const engine::CollectiveCall& call,

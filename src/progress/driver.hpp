@@ -1,6 +1,6 @@
 // Driver: chooses which thread makes progress in a world, and how threads wait. A thread that waits for an operation
-// drives; while none waits, the progress thread does. It is created by the first asynchronous operation, and sleeps
-// when nothing is in flight.
+// makes progress itself; while none waits, the progress thread does. The first asynchronous operation creates the
+// progress thread, which sleeps when nothing is in flight.
 //
 // Threads: any.
 #pragma once

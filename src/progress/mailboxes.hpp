@@ -1,6 +1,5 @@
-// Mailboxes: the mailboxes of a world (its own, and one for each group whose bytes another transport carries). It also
-// acts on the findings that a mailbox reports: a mismatch, corrupted bytes, a rank that has left a group.
-//
+// Mailboxes: the mailboxes of a world (its own, and one for each group whose bytes another transport carries). The
+// class also acts on the findings that a mailbox reports: a mismatch, corrupted bytes, a rank that has left a group.
 //
 // Threads: one at a time (the world's lock).
 #pragma once

@@ -1,4 +1,5 @@
-// The kernels of quantize.hpp, in the best code for this CPU. Each works on one block, of any length.
+// The kernels of quantize.hpp, in the fastest implementation that this CPU supports. Each works on one block, of any
+// length.
 #pragma once
 
 #include "quantize/quantize.hpp"
@@ -8,9 +9,10 @@ namespace tutti::quantize {
 /// Whether numbers may exceed the largest code times the scale, even by far.
 enum class Reach { within, beyond };
 
-/// The bits of the largest |x| as a float, which order as the numbers do; more than infinity's bits if one is NaN.
+/// The bit pattern of the largest |x| as a float; such patterns compare as the numbers do. If an element is NaN, the
+/// result exceeds infinity's pattern.
 using MagnitudeKernel = std::uint32_t (*)(const void* from, std::size_t count);
-/// `words`: null, or one random word for each element.
+/// `words`: one random word for each element, for stochastic rounding; null: rounds to nearest.
 using EncodeKernel = void (*)(const void* from, std::size_t count, float scale, Reach reach, const std::uint32_t* words,
                               std::byte* codes);
 using DecodeKernel = void (*)(const std::byte* codes, std::size_t count, float scale, void* to);

@@ -1,4 +1,5 @@
-// Numbers as codes of 8 or 4 bits. Elements come in blocks; each block has one scale, and a number is code × scale.
+// Quantisation: numbers as codes of 8 or 4 bits. Elements come in blocks; each block has one scale, and a code stands
+// for the number code × scale.
 //
 // The scale of a block is its largest magnitude divided by the largest code, so zero is exact and signs are treated
 // alike. A block of zeros has the scale 0. A block with a NaN or an infinity has the scale NaN, and decodes to NaN in

@@ -1,11 +1,11 @@
 // CallSite: the place in the program that called an operation.
 //
-// Each public function holds one while it runs. Only the outermost counts, since a function of the library that calls
-// another one is not the program. Costs two loads and a store of thread-local variables.
+// Each public function holds a CallSite while it runs. Only the outermost counts: a public function that the library
+// itself calls is not called by the program. Costs two loads and a store of thread-local variables.
 //
 // A binding to another language, whose call sites are not return addresses, sets a text instead (given_call_site).
 //
-// Threads: each has its own.
+// Threads: each thread has its own current call site.
 #pragma once
 
 #include "core/assert.hpp"
@@ -33,7 +33,8 @@ const void* kept_call_site(const std::string& place);
 
 class CallSite {
  public:
-    /// Notes the caller of the function that holds it: inlined there, so that the return address is that function's.
+    /// Notes the caller of the public function that holds the object. Inlined, so that __builtin_return_address gives
+    /// the return address of that function.
     [[gnu::always_inline]] CallSite() noexcept : outermost_(current_call_site == nullptr) {
         if (!outermost_) return;
         current_call_site = given_call_site != nullptr ? given_call_site : __builtin_return_address(0);

@@ -4,7 +4,7 @@
 //   /status.html            the same for a browser (html.hpp)
 //   /stack, /stacks         where the threads of this process, or of all ranks of this host, are now (stacks.hpp)
 //   /metrics                this process's counters, as Prometheus reads them
-//   /trace                  this process's last records, as the other pages ask each other for them
+//   /trace                  this process's last records; the other ranks fetch them for their pages
 //
 // The pages of rank r of the world are at TUTTI_STATUS_PORT + r, where the other ranks find them. No page waits for a
 // lock that a call of the program holds, so a rank that hangs in a collective answers.

@@ -1,8 +1,8 @@
-// Recorder: a rank's latest operations in one group: always on, in a ring of records (record/ring), with counters of
-// all of them. Writing a record takes a reading of the clock and a few plain stores.
+// Recorder: a rank's latest operations in one group, in a ring of records (record/ring), with counters of all its
+// operations there. It is always on: writing a record takes a reading of the clock and a few plain stores.
 //
-// Threads: begin() to note_wait() by one thread at a time (the group's lock); everything else by any
-// thread at any time, without making the writer wait: a record that changes meanwhile is left out.
+// Threads: begin() to note_wait() by one thread at a time (the group's lock); everything else by any thread at any
+// time, without making the writer wait: readers leave out a record that changes while they read it.
 #pragma once
 
 #include "core/assert.hpp"
@@ -25,7 +25,7 @@
 
 namespace tutti::record {
 
-/// Returns the text of a fingerprint; supplied by the code that makes fingerprints.
+/// Describes a fingerprint (the packed description of a call) in words; supplied by the code that makes fingerprints.
 using Describe = std::string (*)(std::uint64_t fingerprint);
 
 class Recorder {

@@ -19,7 +19,7 @@ namespace tutti::record {
 
 class Splits {
  public:
-    /// Counts elements, by rank. Tickets ascend from call to call.
+    /// Records the numbers of elements, by rank, of the operation `ticket`. Tickets ascend from call to call.
     void note(Ticket ticket, std::span<const std::uint64_t> sent, std::span<const std::uint64_t> received);
     /// Sets Entry::sent and Entry::received; `entries` must be in the order of their numbers.
     void add_to(std::vector<Entry>& entries) const;

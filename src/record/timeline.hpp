@@ -1,7 +1,7 @@
 // Timeline: merges the dumps of many ranks: worlds, the ranks that wait for each other, and a chart of all operations.
 //
-// The collectives that ranks of different machines have in common align their clocks: no rank can end one before all
-// have begun it.
+// The clocks of different machines are aligned by the collectives that their ranks have in common: no rank can end one
+// before all have begun it.
 //
 // Threads: values and free functions.
 #pragma once

@@ -19,7 +19,7 @@ namespace tutti::record {
 
 /// The failed operation, as the reporting rank knows it.
 struct Subject {
-    std::string headline;  ///< from the reporting rank's own knowledge
+    std::string headline;  ///< begins the error message; from the reporting rank's own knowledge
     std::uint64_t sequence = 0;
     int rank = 0;
     int peer = -1;              ///< the rank that it blames without the tails

@@ -21,8 +21,8 @@ class Waits {
     void note(int peer, std::chrono::nanoseconds time, std::uint64_t now) noexcept;
     /// The time waited for each rank, in seconds.
     std::vector<double> seconds() const;
-    /// The ranks that this rank was seen to wait for after `since_ns`, a time by this `scale`: with a time by another
-    /// scale, the order of close moments may be reversed.
+    /// The ranks that this rank was seen to wait for after `since_ns`, a time that this same `scale` has converted:
+    /// with another scale, the order of close moments may be reversed.
     std::vector<int> seen_since(std::int64_t since_ns, const TickScale& scale) const;
 
  private:

@@ -33,7 +33,7 @@ inline void add(void* dst, std::span<const void* const, Inputs> inputs, std::siz
     }
 }
 
-/// False, and nothing is done: more than `most` elements, or a type that only kernels add.
+/// Returns false, and does nothing, for more than `most` elements and for types that only kernels add.
 template <std::size_t Inputs>
 inline bool add(DType dtype, void* dst, std::span<const void* const, Inputs> inputs, std::size_t count) noexcept {
     TUTTI_ASSERT(count == 0 || dst != nullptr);

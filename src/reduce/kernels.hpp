@@ -35,8 +35,8 @@ ScaleKernel find_float_scale_kernel(DType dtype) noexcept;
 ScaleKernel find_low_precision_scale_kernel(DType dtype) noexcept;
 RoundKernel find_round_kernel(DType dtype) noexcept;
 
-/// has: whether the CPU can round to bfloat16 (AVX512_BF16). takes: whether kernels that are looked up from now on use
-/// this. Only tests change that, while no other thread looks up a kernel.
+/// has_…: whether the CPU can round to bfloat16 (AVX512_BF16). takes_…: whether kernels that are looked up from now on
+/// use this instruction; only tests change it, while no other thread looks up a kernel.
 bool has_bfloat_instruction() noexcept;
 bool& takes_bfloat_instruction() noexcept;
 /// The same for CPUs with AVX-512 that convert float16 in 256 bits at a time (Zen 4): there the AVX2 kernels take only

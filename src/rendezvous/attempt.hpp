@@ -1,6 +1,7 @@
 // Attempt: one of the worlds that meet under one name in a store, one after the other. Only the store tells them apart:
 // a process may join with other ranks than before, with another number of ranks, again after a failure, or as a
-// newcomer after many earlier worlds. So no process counts the worlds. The protocol is that of Meeting (meeting.hpp).
+// newcomer after many earlier worlds. So processes count no worlds, but take the number from the store, by the protocol
+// of Meeting (meeting.hpp).
 //
 // Threads: one.
 #pragma once
@@ -22,7 +23,8 @@ class Attempt {
     };
     Attempt(Store store, std::string name, Worlds worlds);
 
-    /// Returns the terms of this world's meeting. From now on the meeting reports this rank's failures to the others.
+    /// Returns the arguments of Meeting for this world. From now on Meeting, not say_failed(), tells the other ranks
+    /// when this rank fails.
     MeetingTerms begin(int rank, int world_size);
     /// Call it once the ranks have met.
     void end(const Met& met);

@@ -1,6 +1,7 @@
-// BackgroundDials: makes lifelines for this rank while its service thread continues: a thread of its own for each.
+// BackgroundDials: connects new lifelines (connections to neighbours in the tree) in the background, with a thread for
+// each, so that the rank's service thread can continue.
 //
-// Threads: one at a time; its own threads make connections and ring.
+// Threads: one at a time calls the methods; the background threads call `attach` and `on_end`.
 #pragma once
 
 #include "core/deadline.hpp"

@@ -1,4 +1,4 @@
-// Dialer: makes connections to the endpoints of other ranks.
+// Dialer: connects to the endpoints of other ranks: for data, for lifelines (tree.hpp), and for their memory.
 //
 // Threads: any.
 #pragma once
@@ -22,12 +22,12 @@ class Dialer {
     /// The roster must outlive it.
     explicit Dialer(const Roster& roster) : roster_(roster) {}
 
-    /// A fresh, proved connection on which this rank sends data.
+    /// A new connection on which this rank sends data; both ends have proved the secret.
     security::Connection connect(int rank, const Deadline& deadline, const AbortFlag* abort) const;
     /// A lifeline on which the peer has sent `attached`: the peer is there, and is not about to leave.
     security::Connection attach(int rank, const Deadline& deadline, const AbortFlag* abort) const;
     /// A lifeline to a rank of this host, without waiting until the peer accepts it: the peer later finds this rank's
-    /// Hello in it, even if this rank dies. Empty if the rank has no local endpoint that this rank can reach.
+    /// Hello in it, even if this rank has died. Empty if this rank cannot reach a local endpoint of the peer.
     UniqueFd attach_unseen(int rank) const;
     /// A connection that asks a rank of this host for its memory. DistNetworkError if the rank cannot be reached.
     UniqueFd request_memory(int rank, const Deadline& deadline, const AbortFlag* abort) const;

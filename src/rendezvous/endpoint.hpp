@@ -1,5 +1,6 @@
-// Endpoint: where the others reach this rank: a TCP socket, an abstract Unix socket for ranks of its host (the local
-// endpoint), and its pulse. It opens before the others learn of this rank, and closes when the rank leaves.
+// Endpoint: the sockets at which other ranks reach this rank: TCP; an abstract Unix socket for ranks of its host (the
+// local endpoint); and its pulse, a port that is open while this process lives. The endpoint opens before the others
+// learn of this rank, and closes when the rank leaves.
 //
 // Threads: one at a time; the descriptors may be polled by any.
 #pragma once
@@ -28,12 +29,12 @@ class Endpoint {
     /// Fills in the endpoint's fields of the rank's card.
     void describe(Card& card) const;
     bool listens_everywhere() const noexcept { return host_ == every_address; }
-    /// Only ranks of this host can reach it.
+    /// Whether only ranks of this host can reach the endpoint.
     bool is_loopback() const noexcept { return is_loopback_; }
     int tcp_fd() const noexcept { return tcp_.get(); }
     /// -1: there is none.
     int local_fd() const noexcept { return local_.get(); }
-    /// Call it when all other ranks can watch this process itself.
+    /// Closes the pulse; call it when all other ranks can watch this process by its id.
     void end_pulse() { pulse_.reset(); }
     /// Stops new connections to the local endpoint; connections already queued can still be accepted.
     void close_local();

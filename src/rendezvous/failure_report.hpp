@@ -33,8 +33,8 @@ std::optional<FailureReport> decode_failure_report(std::string_view bytes);
 /// The name of the launcher's socket; `id`: the value of TUTTI_LAUNCHER.
 std::string report_address(std::string_view id);
 
-/// Tells this process's launcher, if it has one, that rank `rank` of a world of `size` ranks has failed, or could not
-/// join (`cards` is empty then).
+/// Tells this process's launcher, if it has one, that this rank's world has failed with `error`, or that this rank
+/// could not join it (then `cards` is empty). `rank`, `size`: this rank's number and the number of ranks in that world.
 void report_failure(const std::exception_ptr& error, int rank, int size, const std::vector<Card>& cards) noexcept;
 /// Tells the launcher that this process has joined a world, which withdraws its earlier reports.
 void report_joined() noexcept;

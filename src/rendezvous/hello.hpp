@@ -1,4 +1,5 @@
-// Hello: the first message on a connection between two ranks, after the handshake if there is one (LIFELINES.md).
+// Hello: the first message on a connection between two ranks, after the handshake if there is one (LIFELINES.md). It
+// says which rank has connected, and for what purpose.
 //
 // Threads: a value.
 #pragma once

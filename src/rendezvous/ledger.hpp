@@ -1,12 +1,14 @@
-// Ledger: keeps track of which neighbours have yet to answer which piece of news.
+// Ledger: keeps track of which neighbours have yet to answer which piece of news (a verdict that ranks pass on over the
+// tree of lifelines).
 //
-// A rank that passes a piece of news on asks its neighbours for an answer. A neighbour acknowledges the news at once,
-// and answers when all ranks to which it passed the news on have answered. So the originator knows when every reachable
-// rank has the news, and the ranks next to a silent neighbour notice the silence.
+// A rank that passes a piece of news on asks each neighbour that gets it for an answer. The neighbour acknowledges the
+// news at once, and answers when all ranks to which it passed the news on have answered. So the originator knows when
+// every reachable rank has the news, and the ranks next to a silent neighbour notice the silence.
 //
 // A rank that connects to this one around a silent rank asks for an answer, too: the silent rank may have brought the
-// news here and can no longer pass the answer on. This answer covers the ranks behind this rank, not those in the
-// asker's direction, which the asker contacts itself: otherwise ranks around a silent one would wait for each other.
+// news here and can no longer pass the answer on. This answer covers the ranks behind this one, but none in the
+// direction of the asker, which asks those itself: otherwise the ranks on both sides of a silent one would wait for
+// each other.
 //
 // Threads: one at a time.
 #pragma once

@@ -1,5 +1,5 @@
-// LifelineSocket: the system's side of a lifeline: the connection, and whatever else shows that the process at the
-// other end has ended.
+// LifelineSocket: the operating system's part of a lifeline (a connection between neighbours in the tree): the socket,
+// and other signs that the process at the other end has ended.
 //
 // Threads: receive() and has_process_ended() by one thread; the rest under a lock of the caller's.
 #pragma once

@@ -6,10 +6,10 @@
 //
 // Ranks answer news (ledger.hpp), so its originator knows when all ranks have it. A neighbour that shows no sign of
 // life is silent: stopped, or cut off. The ranks next to it report this to all others and connect to its other
-// neighbours directly, so that news reaches every reachable rank. A rank that knows of the world's end also connects to
-// new neighbours that it got because a rank left, if that rank did not know of the end (nobody else would tell them) or
-// was next to a silent rank (it may not have connected to the ranks behind).
-//
+// neighbours directly, so that news reaches every reachable rank. When a rank leaves, some of the others become
+// neighbours of each other. A rank that knows of the world's end connects to such a new neighbour if the rank that left
+// did not know of the end (nobody else would tell the new neighbour) or was next to a silent rank (it may not have
+// connected to the ranks behind that one).
 // This is a state machine: events, bytes and the time go in, effects come out. It has no sockets, threads or clock: a
 // Membership provides them, and a simulation runs whole worlds of Lifelines (tests/simulation).
 //

@@ -1,5 +1,5 @@
 // Linger: how long a leaving rank stays for its neighbours: one second of its own running time. It checks every
-// `longest_look`; of a longer interval between checks only this much counts: the process was stopped.
+// `longest_look`; a longer interval between checks counts as `longest_look`, since the process was stopped.
 //
 // Threads: one at a time.
 #pragma once

@@ -1,9 +1,10 @@
 // Meeting: the protocol of meet() (tutti/meeting.hpp), without store or threads. LIFELINES.md lists its keys.
 //
 // The key "outcome" ends an attempt: the first value written there stands, and tells all ranks the result. Rank 0
-// writes it when all cards are there. Before that, a rank writes it that is late, cannot come, sees that ranks
-// disagree, or finds a circle of waiting ranks; if a process ends without notice, the store writes its will there. So
-// no rank proceeds alone or with other cards, and none waits for a rank that has given up.
+// writes it when the cards (each rank's data for the others) are complete. Before that, a rank writes it if the rank is
+// late, cannot come, sees that ranks disagree, or finds a circle of ranks that wait for each other in different
+// meetings; if a process ends without notice, the store writes the process's last will there (StoreBackend::set_will).
+// So no rank proceeds alone or with cards that others do not have, and none waits for a rank that has given up.
 //
 // Threads: one at a time.
 #pragma once

@@ -1,5 +1,6 @@
-// The records in a store while ranks meet there (LIFELINES.md): a rank's card, its note on the board, and the outcome.
-// Each is an encoded list of the writer's version of tutti and the object.
+// The records in a store while ranks meet there (LIFELINES.md): a rank's card, its note on the board (for which attempt
+// it waits; the ranks of other meetings read it, too), and the outcome. Each is encoded as a list: the writer's version
+// of tutti, and the object.
 //
 // Threads: any; values, and functions of their arguments.
 #pragma once

@@ -1,5 +1,5 @@
-// MeetingSentences: meet()'s error messages for users when ranks do not meet; a caller of Meeting can override them.
-// Ranks are given by their numbers among all (MeetingTerms::members).
+// MeetingSentences: the error messages that users get when ranks do not meet; a caller of Meeting can override them.
+// They name ranks by their numbers among all ranks of the place (MeetingTerms::members).
 //
 // Threads: any; it has no state.
 #pragma once

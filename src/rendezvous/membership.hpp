@@ -1,5 +1,5 @@
-// Membership: a rank's part in a world: it joins, accepts connections from the others, watches its neighbours and
-// receives all news, until it leaves.
+// Membership: a rank's part in a world: it joins, accepts connections from the others, watches its neighbours in a tree
+// of all ranks, and receives all news (the verdicts of other ranks, verdict.hpp), until it leaves.
 //
 // Joining yields the Roster (joining.hpp). Then every rank connects to its parent in a binomial tree (at most log2 n
 // connections per rank). These connections, the lifelines, stay open: if one closes without a goodbye its rank has

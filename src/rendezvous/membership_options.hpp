@@ -1,4 +1,4 @@
-// MembershipOptions: a rank's input for joining a world, and its callbacks.
+// MembershipOptions: a rank's input for joining a world, and its callbacks. "The constructor" means Membership's.
 //
 // Threads: a value; each function says which thread calls it.
 #pragma once

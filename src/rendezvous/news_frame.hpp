@@ -19,10 +19,10 @@ using NewsId = std::uint64_t;
 
 /// A message between two neighbours only; a frame has it in place of a verdict's kind.
 enum class Word : std::uint32_t {
-    attached = 64,     ///< a lifeline counts once both ends have sent this: before that its end is no death
-    moved = 65,        ///< the sender has another parent now: the end of this lifeline is no death either
+    attached = 64,     ///< sent first by both ends: before it arrives, the lifeline's end is no death
+    moved = 65,        ///< the sender has another parent now: the end of this lifeline is no death
     has_it = 66,       ///< the sender has the news `id`
-    all_have_it = 67,  ///< so have all ranks to which the sender passed it on
+    all_have_it = 67,  ///< all ranks to which the sender passed the news `id` on have it, too
 };
 
 struct NewsFrame {

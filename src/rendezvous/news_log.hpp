@@ -16,13 +16,14 @@ class NewsLog {
  public:
     enum class Source { this_rank, neighbour };
 
-    /// The verdict's bytes, for all lifelines. Nothing if the verdict is known (while lifelines move it may arrive by
-    /// two ways), or if it is an accusation and another one prevails.
+    /// Adds a verdict; returns its bytes, to be sent on all lifelines. Returns nothing if the verdict is known already
+    /// (while lifelines move, it may arrive by two ways), or if it is an accusation and a known one prevails (over this
+    /// rank's own, any known one).
     std::optional<News> add(const Verdict& verdict, Source source);
-    /// All news so far, for a new lifeline; goodbyes, too, so that a rank accepted later depends on no rank that has
-    /// left. News is short and rare.
+    /// All news so far, to be sent on a new lifeline. It includes goodbyes, so that a rank accepted later does not
+    /// depend on a rank that has left. News is short and rare.
     const std::string& bytes() const noexcept { return bytes_; }
-    /// Some of the news ends the world.
+    /// Whether some of the news ends the world.
     bool is_final() const noexcept { return is_final_; }
 
  private:

@@ -15,7 +15,7 @@ std::string host_key();
 std::string machine_of(std::string_view host_key);
 /// The part that is equal for processes with the same network interfaces: they reach each other by loopback addresses.
 std::string network_of(std::string_view host_key);
-/// Identifies the process space: in it process ids mean the same.
+/// Identifies the pid name space of this process ("process space"): in it, process ids mean the same.
 std::uint64_t process_space();
 
 /// How a process in this process space ended: "killed by SIGKILL" or "exited with status 3" while its parent has not

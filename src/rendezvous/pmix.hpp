@@ -1,6 +1,6 @@
 // Facts that only a PMIx process manager knows and no variable gives: PMIx's own library asks its server for them.
 //
-// Threads: any. Takes some 20 ms, most of them in a process of its own.
+// Threads: any. Takes some 20 ms, most of that time in a child process.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// Reception: the connections that come to a rank's endpoint, until it is known which rank made them, and for what
-// purpose. Over TCP a newcomer proves the secret; at the local endpoint the kernel identifies its process.
+// Reception: takes the connections that come to a rank's endpoint, until their Hello says which rank made them, and for
+// what purpose. Over TCP a newcomer proves the secret; at the local endpoint the kernel identifies its process.
 //
 // Threads: one at a time.
 #pragma once

@@ -35,7 +35,7 @@ struct Joined {
     int rank = -1;
     int world_size = -1;
     bool hosts_store = false;  ///< this process serves the store to the others
-    bool is_fresh = false;     ///< rank 0 serves it for this world alone: it holds nothing of other worlds
+    bool is_fresh = false;     ///< rank 0 serves the store for this world alone: no other world has keys in it
 
     Attempt::Worlds worlds() const noexcept { return is_fresh ? Attempt::Worlds::one : Attempt::Worlds::many; }
 };

@@ -26,17 +26,17 @@ struct Roster {
     bool has(int other) const noexcept { return other >= 0 && other < size(); }
     const Card& card(int other) const { return cards[static_cast<std::size_t>(other)]; }
     const Card& own() const { return card(rank); }
-    /// On this rank's host, see rendezvous::are_near().
+    /// Whether the rank is on this rank's host, see rendezvous::are_near().
     bool is_near(int other) const { return are_near(card(other), own()); }
     /// Whether this rank can watch the other's process by its id: it is near, and another process.
     bool can_watch(int other) const { return is_near(other) && card(other).process != own().process; }
     /// Whether connections to the rank are encrypted: TLS is on, and they leave the host.
     bool encrypts(int other) const;
-    /// All ranks can reach each other by loopback addresses.
+    /// Whether all ranks can reach each other by loopback addresses.
     bool is_of_one_network() const;
     /// The TLS identity of a connection from one rank to another; the connection's key is derived from this text.
     std::string tls_identity(int from, int to) const;
-    /// Whether `identity` is that of a connection to this rank which has to be encrypted.
+    /// Whether `identity` names a connection to this rank, and this connection has to be encrypted.
     bool is_for_this_rank(std::string_view identity) const;
 };
 

@@ -1,5 +1,5 @@
-// Spawned: the rank, the size and the meeting file of a rank that spawn() has started, for programs that do not give
-// them.
+// Spawned: the rank, the size and the meeting file of a rank that spawn() has started, for programs that join a world
+// without giving them.
 //
 // Threads: any. A process forked from a spawned process is not a spawned one.
 #pragma once

@@ -25,7 +25,7 @@ struct StoreRequest {
         read,         ///< the value of the key, if it is there
         write,        ///< sets the key
         compare_set,  ///< as Store::compare_set
-        will,         ///< as StoreBackend::set_will; is_there(): the store has wills
+        will,         ///< as StoreBackend::set_will; the answer's is_there(): whether the store has wills
         await,        ///< the values of all keys, if all are there within `patience`
         await_one     ///< as `await`, for one key for which many ranks wait
     };

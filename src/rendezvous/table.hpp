@@ -21,7 +21,7 @@ struct Table {
 
 std::string encode(const Table& table);
 std::string encode(const Card& card);
-/// Throws DistStoreError for bytes that rank `rank` cannot have written.
+/// Throws DistStoreError if the bytes are no card; the error names `rank`, whose card it should be.
 Card decode_card(std::string_view bytes, int rank);
 /// Throws DistStoreError when it is no table of `size` ranks.
 Table decode_table(std::string_view bytes, int size);

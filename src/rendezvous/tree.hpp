@@ -10,28 +10,29 @@
 
 namespace tutti::rendezvous {
 
-/// The parent in the binomial tree of all ranks; of 0, itself.
+/// The parent of a rank in the binomial tree of all ranks; for rank 0, itself.
 constexpr int parent_of(int rank) {
     return rank & (rank - 1);
 }
 
-/// The rank's nearest ancestor that is not gone, else the lowest rank that is not; -1: no rank below `rank` is left.
+/// `gone`: by rank, whether it has left. The rank's nearest ancestor that is not gone, else the lowest rank that is
+/// not; -1: no rank below `rank` is left.
 int parent_of(int rank, const std::vector<bool>& gone);
 
-/// Its parent and its children among the ranks that are not gone.
+/// The parent and the children of `rank` in the tree without the ranks that are gone.
 std::vector<int> neighbours_of(int rank, const std::vector<bool>& gone);
 
 /// One of a rank's lifelines; numbers are never reused.
 using LineId = std::uint64_t;
-/// What the other end of a lifeline is to this rank. `beside`: a rank to which this one connected because the ranks
-/// between them are silent.
+/// What the other end of a lifeline is to this rank. `beside`: a former parent, or a rank to which this one connected
+/// because the ranks between them are silent.
 enum class Role : std::uint8_t { parent, child, beside };
 
 struct Lifeline {
     int rank = -1;  ///< at the other end
     Role role = Role::child;
-    bool confirmed = false;  ///< both ends have said `attached`
-    bool answered = false;   ///< the other end knows that it is confirmed
+    bool confirmed = false;  ///< this rank has received `attached` from the other end
+    bool answered = false;   ///< the other end has acknowledged this rank's `attached`
     bool may_end = false;    ///< its end is not a death
 };
 

@@ -32,11 +32,12 @@ struct Verdict {
 constexpr bool is_accusation(VerdictKind kind) {
     return kind == VerdictKind::mismatch || kind == VerdictKind::timed_out;
 }
-/// Whether accusation `a` prevails over `b`, as on all ranks: a cause before a symptom, then the lower accuser.
+/// Whether accusation `a` prevails over `b`, decided alike on all ranks: a mismatch (cause) over a timeout (symptom),
+/// else the accuser with the lower rank.
 constexpr bool outranks(const Verdict& a, const Verdict& b) {
     return a.kind != b.kind ? a.kind == VerdictKind::mismatch : a.from < b.from;
 }
-/// Whether the sender has to learn that all ranks have it: not for a goodbye without text, nor for `silent`.
+/// Whether the sender has to learn when all ranks have the verdict: not for a goodbye without text, nor for `silent`.
 inline bool wants_answer(const Verdict& verdict) {
     return verdict.kind != VerdictKind::silent && (verdict.kind != VerdictKind::left || !verdict.text.empty());
 }

@@ -1,5 +1,5 @@
-// WorldMeeting: a Meeting for the ranks of a world: with its own error messages, and each thread is told of a failure
-// only once, even if it comes again as another rank.
+// WorldMeeting: a Meeting for the ranks of a world. It has error messages of its own, and tells each thread of a
+// failure only once, even if the thread comes again as another rank.
 //
 // Threads: any; free functions.
 #pragma once

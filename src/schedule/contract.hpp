@@ -31,8 +31,8 @@ struct Contract {
     std::vector<DType> rounds_to{};
     /// Functions that may change values in transit; all ranks must still get equal results.
     std::vector<std::string> calls{};
-    /// Codes that may represent values in transit, and how often each contribution may be encoded: once per leg. All
-    /// ranks must still get equal results.
+    /// Codes that may represent values in transit, and how many times one contribution may be encoded at most (2: on
+    /// the way to the rank that combines it, and again in the result). All ranks must still get equal results.
     std::optional<CodeForm> codes{};
     std::uint64_t encodings = 0;
     /// What "combine" means if a user's function combines; nullopt: any operation.

@@ -1,8 +1,8 @@
 // Dependencies: finds the earlier steps for which each step of one rank has to wait: those that wrote elements that it
 // touches, and those that read elements that it writes. A step can name further ones.
 //
-// Describe the steps in their order, from number 0 on: begin(), what the step does, end(). All reads of a step count as
-// earlier than its writes.
+// Describe the steps in their order, from number 0 on: begin(), what the step does, end(). Within a step, all reads
+// count as earlier than all writes.
 //
 // Threads: one at a time.
 #pragma once

@@ -17,9 +17,9 @@ struct Disorder {
     std::string what;
 };
 
-/// The disorders of one rank's schedule: the first step that touches the same elements as another one, one of them
-/// writing, without an order between them; and, for two ranks of a host, steps that publish into memory where values of
-/// the other rank are still unread.
+/// The disorders of one rank's schedule: the first step that conflicts with another one (both access the same elements,
+/// and at least one writes them) without an order between the two; and steps that publish into memory that still holds
+/// unread values of another rank of the host.
 std::vector<Disorder> disorders_of(Rank rank, const std::vector<Schedule>& schedules, const Contract& contract,
                                    Budget& budget);
 

@@ -4,7 +4,7 @@
 // that every result element is exactly what the collective promises; no step reads an element before it is written;
 // every send matches a receive of the same count; no deadlock occurs even if no message is buffered; no rank reads or
 // overwrites a staging slot too early; schedules in place have no races (races.hpp); `after` orders steps that touch
-// the same elements; avg divides each result exactly once. A pure function; meant for small element counts.
+// the same elements; an average divides each result exactly once. A pure function; meant for small element counts.
 #pragma once
 
 #include "schedule/budget.hpp"

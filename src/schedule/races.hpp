@@ -25,9 +25,9 @@ struct Race {
 /// publish. Empty for schedules that are not in place.
 std::vector<Race> races_in(const std::vector<Schedule>& schedules, Budget& budget);
 
-/// By rank: whether the results stay the same if this rank's input lies in its output (Schedule::input_is_output): no
-/// step of any rank reads an input element after, or unordered with, a step that writes the output element in its
-/// place. One step may do both, element by element.
+/// For each rank: whether the results stay the same if that rank's input lies in its output
+/// (Schedule::input_is_output): no step of any rank reads an input element after, or unordered with, a step that writes
+/// the output element in its place. One step may do both, element by element.
 std::vector<bool> same_in_place(const std::vector<Schedule>& schedules, Budget& budget);
 
 /// Whether a step that reads `source` and writes `target`, two ranges of one memory, reads each element before it

@@ -1,7 +1,7 @@
 // A collective as data: the steps of one rank, over chunks of named buffers.
 //
 // A schedule says nothing about sockets, clocks or threads. The engine runs it, the prover checks it, `tutti explain`
-// prints and prices it. Everything here is a value; counts and offsets are in elements.
+// prints it and predicts its time. Everything here is a value; counts and offsets are in elements.
 //
 // Order. A step may start when all steps in its `after` list are complete. In addition
 //   - sends to one peer start in program order, and so do receives from one peer: the k-th send of a to b meets the

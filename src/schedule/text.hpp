@@ -36,7 +36,7 @@ struct Recipe {
 /// The text of a recipe, from which parse() makes the same recipe.
 std::string to_text(const Recipe& recipe);
 
-/// What chunks of the input mean: `output` when a text is read for an in-place call.
+/// Where chunks of "input" in a text lie: in a buffer of its own, or, for an in-place call, in the output buffer.
 enum class InputIs { separate, output };
 
 class PartMaker;

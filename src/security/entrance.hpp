@@ -1,5 +1,5 @@
-// Entrance: the accepting end of a fresh connection, whose peer may begin with TLS or with the handshake. It does no
-// I/O: its user moves the bytes, as for Handshake and Tls.
+// Entrance: the accepting end of a fresh connection, whose peer may begin with TLS or with the plain handshake
+// (handshake.hpp). It does no I/O: its user moves the bytes between it and the socket.
 //
 // Threads: one at a time.
 #pragma once
@@ -35,8 +35,8 @@ class Entrance {
 
     /// The most bytes to read from the peer next, so that consume() takes all of them.
     std::size_t wanted() const noexcept;
-    /// Takes bytes from the peer; returns how many. Bytes after the handshake are left to the caller, or kept in the
-    /// Tls.
+    /// Consumes bytes from the peer; returns how many. Bytes after the handshake are left to the caller or, with TLS,
+    /// kept in the Tls object.
     std::size_t consume(std::span<const std::byte> bytes);
     std::span<const std::byte> output() const noexcept;
     void sent(std::size_t count) noexcept;

@@ -17,7 +17,7 @@ class BusyPoll {
     /// Attaches this object to the loop. Before destroying it, call close() and run the loop.
     void open(uv_loop_t& loop);
     void close();
-    /// A client has sent a request. `window`: the client's own variable for Crowd::heard().
+    /// A client has sent a request. `window`: a variable kept for this client, which Crowd::heard() updates.
     void heard(std::uint64_t& window);
 
  private:

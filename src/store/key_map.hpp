@@ -18,7 +18,7 @@ using Value = std::shared_ptr<const std::string>;
 class KeyMap {
  public:
     void set(std::string_view key, std::string_view value);
-    /// Sets the key to a counter, with the same result as add().
+    /// Sets the key to a counter of this value, stored as add() stores it.
     void set_counter(std::string_view key, std::int64_t value);
     /// The counter's value plus `amount`. DistStoreError if the key is no counter or the sum overflows.
     std::int64_t sum(std::string_view key, std::int64_t amount) const;

@@ -29,7 +29,7 @@ class LocalDoor {
     UniqueFd listener_;
 };
 
-/// A client's first message.
+/// The proof with which a client's connection to the local door begins.
 security::Mac door_proof(const security::Secret& secret, std::string_view name);
 /// TUTTI_STORE_LOCAL: whether clients and servers of this process use local doors.
 bool local_doors_wanted();

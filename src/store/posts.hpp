@@ -2,9 +2,9 @@
 // now, and owns the pipe for posts to a server on the client's own host (see PROTOCOL.md).
 //
 // Posts must not pile up for a server that is dead or stopped: they are sent only while the server's last message is
-// less than 50 ms and 256 posts old. A post in the pipe may overtake requests in the socket, where a request that this
-// client has given up may still wait. So no post uses the pipe until an answer shows that the server has read this
-// request.
+// less than 50 ms and 256 posts old. A post in the pipe may overtake requests in the socket, even one that this client
+// no longer waits for. So after the client has given up a request, no post uses the pipe until an answer shows that the
+// server has read this request.
 //
 // Threads: may_go(), heard() and count() by any thread; everything else under the client's lock, or before other
 // threads use it.

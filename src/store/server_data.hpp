@@ -30,8 +30,8 @@ class ServerData {
  public:
     using Answer = std::function<void(ConnectionId, std::uint64_t request, Op, std::span<const Field> fields)>;
     explicit ServerData(Answer answer) : answer_(std::move(answer)) { TUTTI_ASSERT(answer_ != nullptr); }
-    /// What to tell a joining worker besides the number of workers: the server's address, and the name of the local
-    /// door if the worker may use it.
+    /// Sets what a joining worker is told besides the number of workers: the address of the server, and the name of the
+    /// local door (LocalDoor) if the worker may use it (`door` decides).
     void tell_workers(std::function<std::string_view(ConnectionId)> door, std::string address) {
         door_for_ = std::move(door);
         address_ = std::move(address);

@@ -17,7 +17,8 @@ int usable_cores();
 
 class Spin {
  public:
-    /// Whether to poll this time. After polls in vain it returns false for some calls, then for more of them.
+    /// Whether to poll this time. After polls in vain it returns false for a number of calls, which doubles, up to a
+    /// limit, while polls stay in vain.
     bool worth_it() {
         TUTTI_ASSERT(resting_ >= 0 && resting_ <= rest_max);
         if (resting_ == 0) return true;

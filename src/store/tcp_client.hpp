@@ -37,7 +37,8 @@ class TcpClient {
     TcpClient(const TcpClient&) = delete;
     TcpClient& operator=(const TcpClient&) = delete;
 
-    /// The answer's body. Timeout; DistStoreError: an error of the server, or it is gone; InvalidArgument: it refused.
+    /// Sends a request; returns the body of the answer. Throws Timeout; DistStoreError if the server reports an error
+    /// or is gone; InvalidArgument if it refuses this client.
     std::string call(Op op, std::span<const std::string_view> fields, const Deadline& deadline, const AbortFlag* abort);
 
     /// Sends a small request that the server does not answer (Op::post). Returns false and sends nothing if the server

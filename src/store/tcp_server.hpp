@@ -1,5 +1,5 @@
-// TcpServer: the server of a TCP store, on libuv, in a thread of its own. The master's TCPStore has one; a launcher may
-// host one without a client.
+// TcpServer: the server of a TCP store, on libuv, in a thread of its own. The TCPStore object of the master process
+// owns one; a launcher may host one without a client.
 //
 // Threads: any thread may create and destroy it; everything else runs on the loop's thread, so that each operation is
 // atomic without a lock. A connection first proves the secret. Silent peers are dropped after handshake_timeout();

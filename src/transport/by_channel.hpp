@@ -32,7 +32,7 @@ class ByChannel {
     }
     Channel end() noexcept { return lists_.end(); }
 
-    /// Appends an item to the channel's list. Its address does not change while it is in the list.
+    /// Appends an item to the channel's list. The item's address does not change while it is in the list.
     T& add(std::uint64_t channel, T item) {
         List& list = lists_[channel];
         if (spare_.empty()) return list.emplace_back(std::move(item));

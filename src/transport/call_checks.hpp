@@ -1,5 +1,6 @@
-// CallChecks: detects that two ranks have called different operations in the cases where no message meets a receive and
-// shows the difference.
+// CallChecks: detects that two ranks have called different operations when no message matches a receive, whose headers
+// would show the difference. A rank that waits sends its peer a probe with its own fingerprint, and the peer compares
+// and answers.
 //
 // Threads: one at a time.
 #pragma once
@@ -11,7 +12,8 @@
 
 namespace tutti::transport {
 
-/// What a mailbox's owner knows of the operations behind the channels. The mailbox calls these under its lock.
+/// Lets a mailbox ask its owner about the operations that use its channels. The mailbox calls these functions under its
+/// lock.
 class Calls {
  public:
     virtual ~Calls() = default;
@@ -21,7 +23,7 @@ class Calls {
     virtual std::uint64_t fingerprint_of(std::uint64_t /*channel*/) const { return 0; }
     /// Whether this rank has finished the collective of a channel: no receive will be posted there.
     virtual bool has_finished(std::uint64_t /*channel*/) const { return false; }
-    /// Whether this rank has handed all messages of a channel's collective for a peer to the stream to that peer.
+    /// Whether the stream to `peer` has taken all messages that this rank's collective on the channel sends to `peer`.
     virtual bool has_sent_all(int /*peer*/, std::uint64_t /*channel*/) const { return false; }
 };
 

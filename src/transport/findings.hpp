@@ -17,9 +17,9 @@ namespace tutti::transport {
 
 struct Finding {
     enum class Kind : std::uint8_t {
-        mismatch,    ///< a message does not fit the receive that it matched, or a probe found another operation
+        mismatch,    ///< a message does not fit the receive that it matched, or a probe (CallChecks) found another call
         damaged,     ///< bytes from a peer were corrupted on the way; its stream is closed
-        left_group,  ///< a peer has left the channel's group, and this rank has seen all that it sent there
+        left_group,  ///< a peer has left the channel's group, and this rank has received all that the peer sent there
     };
     Kind kind = Kind::mismatch;
     int peer = -1;

@@ -23,7 +23,7 @@ class LibraryMessages {
     /// Begins a receive of message `number` from `source`. False: the library does not move the message, or the receive
     /// combines.
     bool receive(int source, std::uint64_t number, Transfer& receive);
-    /// Begins the send to a peer that has begun its receive. False: the library does not move it.
+    /// Begins the send to a peer that has begun its receive. False: the library does not move the message.
     bool send(int to, std::uint64_t number, Transfer& send);
     bool empty() const noexcept { return under_way_.empty(); }
     /// Whether a message to or from that peer is under way.

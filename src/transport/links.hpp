@@ -1,10 +1,11 @@
-// Links: the streams of one rank to all others: shared-memory rings to the ranks of its host, TCP to the rest. It makes
-// a TCP connection at the first use.
+// Links: the streams of one rank to all others: shared-memory rings to the ranks of its host, TCP to the rest. Links
+// makes a TCP connection to a rank at the first use.
 //
 // Usually both ranks want a connection at once, to send or to receive. The lower rank makes it; the other waits a
 // moment, then makes one too. A peer to which connecting fails, or whose connections have ended, may meanwhile have
 // made a new connection, sent everything, and left. So this rank treats it as unreachable, or gone, only after it has
-// accepted all connections that had arrived by then. Before "unreachable" it also waits a while for news of the cause.
+// accepted all connections that had arrived by then. Before it reports a peer as unreachable, it also waits a while for
+// news of the cause.
 //
 // Threads: one at a time (the world's lock).
 #pragma once
@@ -33,7 +34,7 @@ class Connector {
     virtual ~Connector() = default;
     /// A connection on which this rank sends to a peer, made by `limit`. Throws DistError.
     virtual security::Connection connect(int peer, const Deadline& limit) = 0;
-    /// Whether take_incoming() would return any. Any thread.
+    /// Whether take_incoming() would return a connection. Any thread.
     virtual bool has_incoming() const noexcept = 0;
     /// The connections that other ranks have made since the last call.
     virtual std::vector<std::pair<int, security::Connection>> take_incoming() = 0;

@@ -26,12 +26,12 @@ class LongMessages {
         announced_[next_id_] = &send;
         return next_id_++;
     }
-    /// Takes out the announced send to `to` with this id, which the peer has answered. Null: there is none.
+    /// Removes and returns the announced send to `to` with this id, which that peer has answered. Null: there is none.
     Transfer* take_announced(int to, std::uint64_t id) {
         const auto found = announced_.find(id);
         return found == announced_.end() || found->second->peer != to ? nullptr : take(announced_, id);
     }
-    /// Takes out a send. Returns whether it was announced and not answered.
+    /// Removes a send. Returns whether it was announced and is not answered yet.
     bool withdraw(const Transfer& send) {
         const auto found = std::find_if(announced_.begin(), announced_.end(),
                                         [&](const auto& entry) { return entry.second == &send; });

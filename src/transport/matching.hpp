@@ -22,7 +22,7 @@ struct Unexpected {
     int source = 0;
     Frame frame{};
     SpareMemory::Block bytes{};      ///< eager: the frame.length bytes of the message
-    bool complete = false;           ///< all bytes are here (request: always)
+    bool complete = false;           ///< all bytes have arrived; always true for a request to send, which carries none
     Transfer* bound = nullptr;       ///< the receive that has matched it and waits for the remaining bytes
     Transfer* local_send = nullptr;  ///< set for a message of this rank to itself
 
@@ -33,7 +33,7 @@ class Matching {
  public:
     // ---- Receives that wait
     void post(Transfer& receive);
-    /// Takes out the receive that a message matches; null: there is none.
+    /// Removes and returns the waiting receive that a message matches; null: there is none.
     Transfer* take_posted(int source, std::uint64_t channel);
     bool is_posted(int source, std::uint64_t channel) const;
     /// The waiting receive that names this source (not any_source); null: there is none.

@@ -20,14 +20,14 @@ namespace tutti::transport {
 /// How the stream from a peer ended.
 struct StreamEnd {
     Instant when;
-    std::string broken{};  ///< why it broke off; empty: the peer has said that nothing more comes
+    std::string broken{};  ///< why the stream broke off; empty: the peer has said that nothing more comes
 };
 
 struct Peer {
     int rank = 0;
-    bool lost = false;        ///< this rank reads and writes nothing more
+    bool lost = false;        ///< this rank no longer reads from the peer, nor writes to it
     bool has_end = false;     ///< we have told the peer that nothing more comes
-    std::size_t awaited = 0;  ///< posted or granted receives from it, and sends that it has to answer
+    std::size_t awaited = 0;  ///< receives posted for or granted to the peer, and sends that the peer has to answer
     Credit credit{};
     SendQueue queue{};
     FrameReader reader{};
@@ -35,9 +35,9 @@ struct Peer {
 
     /// Marks the peer as lost. `why`: empty if the peer itself has ended the stream.
     void lose(std::string why);
-    /// Marks the peer as lost if its stream has ended or broken off. True: its bytes were damaged.
+    /// Marks the peer as lost if its stream has ended or broken off. True: it broke off because bytes were damaged.
     bool look_at_end(const Stream& stream);
-    /// Forgets its transfers, which their owners are about to destroy.
+    /// Forgets the transfers with the peer, which their owners are about to destroy.
     void drop() noexcept;
 };
 

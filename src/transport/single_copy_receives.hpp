@@ -28,7 +28,7 @@ class SingleCopyReceives {
     /// `neighbours`: null if the ranks share no memory; it must outlive this object.
     explicit SingleCopyReceives(const Neighbours* neighbours) : neighbours_(neighbours) {}
 
-    /// Peers read this rank's messages of `bytes` or more in place.
+    /// Sets the limit: peers read this rank's messages of `bytes` or more in place.
     void pull_from(std::size_t bytes) noexcept {
         TUTTI_ASSERT(bytes > 0 && bytes <= bytes_on_own_cores);  // a longer eager message would exceed the peer's limit
         from_bytes_ = bytes;

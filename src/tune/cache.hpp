@@ -1,4 +1,5 @@
-// Cache: the numbers of this host in a file of the user's cache directory ($XDG_CACHE_HOME/tutti, ~/.cache/tutti).
+// Cache: the measured costs of this host (the numbers of a CostModel) in a file of the user's cache directory
+// ($XDG_CACHE_HOME/tutti, ~/.cache/tutti).
 //
 // Never an error: a file counts as absent if it cannot be read, is not this user's, can be written by others, or has
 // invalid contents; a file that cannot be written is not written. Threads: any; several processes may read and write at
@@ -16,7 +17,7 @@
 
 namespace tutti::tune {
 
-/// The numbers by name, as an object (a map), for files and for other ranks.
+/// Converts the costs to a map from their names, for files and for other ranks.
 Object object_of(const algorithm::CostModel& costs);
 /// nullopt unless `object` holds every number of a CostModel, within its bounds, and nothing else.
 std::optional<algorithm::CostModel> costs_of(const Object& object);

@@ -1,7 +1,7 @@
 // Tune: makes the tuning that chooses algorithms, equal on all ranks, from the environment and the machine.
 //
-// A rank offers the numbers of its host when it joins; rank 0 makes the group's tuning from these offers and from its
-// own TUTTI_TUNE, TUTTI_SCHEDULE and TUTTI_ALGORITHM, and all ranks use it. Threads: any.
+// A rank offers the measured costs of its host ("numbers" below) when it joins; rank 0 makes the group's tuning from
+// these offers and from its own TUTTI_TUNE, TUTTI_SCHEDULE and TUTTI_ALGORITHM, and all ranks use it. Threads: any.
 #pragma once
 
 #include "algorithm/tuning.hpp"

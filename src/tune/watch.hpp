@@ -30,7 +30,7 @@ struct Circumstances {
 class Watch {
  public:
     Watch();
-    /// The circumstances since construction.
+    /// The circumstances from the construction of this object until now.
     Circumstances circumstances();
 
  private:

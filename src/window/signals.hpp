@@ -21,11 +21,11 @@ struct Wanted {
 /// no rank is left that could raise it, or the error by which the group has failed.
 void wait_for(Group& group, const Memory& memory, Wanted wanted, const Deadline& deadline);
 
-/// Without a progress thread (the system refused one): processes messages that have arrived.
+/// Processes messages that have arrived, if there is no progress thread (the system refused one).
 void take_what_has_come(Group& group);
 
-/// If the group has failed, throws its error, with the call `name`; in a forked child, an error that says that the
-/// group is the parent's.
+/// Throws the group's error, naming the call `name`, if the group has failed; in a forked child, throws an error that
+/// says that the group belongs to the parent.
 void check_sound(Group& group, const char* name);
 
 }  // namespace tutti::window

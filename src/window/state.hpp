@@ -30,7 +30,7 @@ class WindowState {
         return memory_->is_mapped(rank) ? memory_->was_let_go_by(rank) : remote_->was_let_go_by(rank);
     }
     bool is_closed() const noexcept { return closed_.load(std::memory_order_acquire); }
-    /// Stops serving other hosts. True: this call has closed the window.
+    /// For close(), which stops serving other hosts, and returns true if this call has closed the window.
     enum class End { by_all, by_this_rank_alone };
     bool close(End end) noexcept;
 

@@ -8,7 +8,6 @@
 // it at once. It uses only CPUs in the affinity mask of the caller's thread; it does not use CPUs that its cpuset gains
 // later, as after any sched_setaffinity(2).
 //
-//
 // Threads: one at a time; values that other ranks read are atomic.
 #pragma once
 

@@ -2,10 +2,10 @@
 //
 // Rank 0 creates an arena while the other ranks start. If all ranks are near (one host, one PID namespace), rank 0's
 // decision says where the arena is, and each rank maps it by itself. Otherwise the lowest rank of each host creates an
-// arena and passes its descriptor to the others. Schedules need all ranks to know which ranks share memory, so if one
-// rank cannot, none does.
+// arena and passes the file descriptor to the other ranks of the host. Schedules need all ranks to know which ranks
+// share memory, so if one rank cannot, none does.
 //
-// Threads: give_to(): the membership's thread; the rest: one at a time.
+// Threads: the membership's thread (rendezvous/membership) calls give_to(); the rest: one at a time.
 #pragma once
 
 #include "core/deadline.hpp"

@@ -1,4 +1,4 @@
-// World: the ranks that joined in one store, the connections to them, and the traffic on these.
+// World: the ranks that joined in one store, the connections to them, and the messages on these connections.
 //
 // Any number of groups share a world: its memory, its connections, its lock, its progress thread. The channel of each
 // message names its group. A world has one object of each of these classes: Neighbours and Links (the ways to other

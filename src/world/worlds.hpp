@@ -3,7 +3,6 @@
 // A forked child has its parent's groups, but none of the parent's threads, and use of their connections or memory
 // would affect the parent: so its groups throw, and their destructors do nothing.
 //
-//
 // Threads: any.
 #pragma once
 

@@ -31,7 +31,7 @@ struct Reading {
     std::uint64_t scratch = 0;
     const Contract* contract = nullptr;  ///< read from the head of the text
     Uses* uses = nullptr;
-    std::size_t alternative = 0;  ///< how many schedules of the rank precede this one, which runs if those cannot
+    std::size_t alternative = 0;  ///< number of the rank's schedules before this one, which runs if those cannot
 
     /// Reads the next word: a rank other than this one.
     Rank peer(Line& line) const;

@@ -27,7 +27,7 @@ class Line {
     /// Fixes the current lengths of the scratch buffers: later lines cannot name elements behind them.
     void close_scratch();
     bool scratch_is_closed() const { return !scratch_ends_.empty(); }
-    /// Called behind the last line: errors then quote no words.
+    /// Call this after the last line: later errors then quote no words.
     void end() { words_.clear(); }
     bool empty() const { return words_.empty(); }
     std::string_view name() const {

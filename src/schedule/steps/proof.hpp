@@ -1,5 +1,6 @@
-// Proof: the state of all ranks while their schedules run on symbols, and the operations that the rules of the kinds of
-// steps use. prove() drives it. After a fault the run goes on, so that it shows all consequences of a mistake.
+// Proof: the state of all ranks while their schedules run on symbols, and the operations by which each kind of step
+// describes its effect. prove() runs the steps on it. After a fault the run goes on, so that it shows all consequences
+// of a mistake.
 #pragma once
 
 #include "core/assert.hpp"

@@ -1,4 +1,5 @@
-// The line "use" of a text: a collective among some of the text's ranks, as steps of each (schedule/part.hpp).
+// The line "use" of a text: a collective among some of the text's ranks, which becomes ordinary steps of each of them
+// (schedule/part.hpp).
 //
 //     use COLLECTIVE ALGORITHM RANKS [root RANK] [TARGET] [SOURCE] [finish] [counts N...]
 //

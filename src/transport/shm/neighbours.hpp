@@ -27,12 +27,12 @@ enum class Reads : bool { no, yes };
 
 class Neighbours {
  public:
-    /// `size`: of the world; `ranks`: those of this host, ascending, with `rank`; `processes`: their process ids.
-    /// `arena`: null if they share no memory.
+    /// `size`: of the world; `ranks`: the ranks of this host, ascending, including `rank`; `processes`: the process ids
+    /// of `ranks`. `arena`: null if the ranks share no memory.
     Neighbours(int rank, int size, std::vector<int> ranks, std::vector<pid_t> processes, std::shared_ptr<Arena> arena,
                Reads reads);
 
-    /// Ascending; an arena rank is an index into it.
+    /// The ranks of this host, ascending. A rank's index in this list is its arena rank.
     const std::vector<int>& ranks() const noexcept { return ranks_; }
     /// The arena rank of `rank`; -1: it is on another host.
     int local_of(int rank) const noexcept {

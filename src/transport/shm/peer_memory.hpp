@@ -14,8 +14,8 @@ namespace tutti::transport {
 
 class PeerMemory {
  public:
-    /// Whether a child of this process may read and write this process's memory; if so, ranks that are started alike
-    /// may access each other's. Forks.
+    /// Whether a child of this process may read and write this process's memory (forks a child to test it); if so,
+    /// ranks that are started alike may access each other's memory.
     static bool allowed();
     /// The address of a word in this process on which others may test whether they can read and write its memory.
     static std::uint64_t place_to_try() noexcept;
@@ -34,8 +34,8 @@ class PeerMemory {
     bool read(std::byte* to, std::uint64_t address, std::size_t bytes) const;
     /// As read(), in the other direction.
     bool write(std::uint64_t address, const std::byte* from, std::size_t bytes) const;
-    /// Whether the kernel would copy from and to this memory of our own process: it does not for all memory (a
-    /// device's).
+    /// Whether the kernel can copy from and to this range of this process's memory; it cannot for some, such as a
+    /// device's.
     static bool reachable(const std::byte* at, std::size_t bytes);
     /// Whether the peer's process still lives, so that bytes read before are the peer's and not those of a new process
     /// with its id. Asks the kernel at most once in `trusted`: ids wrap around, but none is reused within that time.

@@ -1,10 +1,10 @@
 // RingStream: a stream over two rings of an arena, one each way.
 //
-// Short messages have slots of their own, so that one cache line brings a message, instead of one each for `written`,
-// the header and the payload. A slot says how many bytes of the ring precede it, which puts slots and bytes in one
-// order. The reader loads `written` before it checks the next slot: if the slot is empty, all bytes counted in
-// `written` precede its message. The writer does not load the reader's counts for each short message: it remembers the
-// last known ones, and the reader publishes its counts only now and then.
+// Short messages have slots of their own, so that a message costs one cache line, instead of one each for `written`
+// (the writer's byte count), the header and the payload. A slot says how many bytes of the ring precede it, which puts
+// slots and bytes in one order. The reader loads `written` before it checks the next slot: if the slot is empty, all
+// bytes counted in `written` precede its message. The writer does not load the reader's counts for each short message:
+// it remembers the last known ones, and the reader publishes its counts only now and then.
 #pragma once
 
 #include "transport/shm/arena.hpp"

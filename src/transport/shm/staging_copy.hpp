@@ -1,9 +1,10 @@
 // StagingCopy: copies into memory that other ranks have just read, in the quicker of two ways.
 //
-// To write a line that another core holds, a core must first get it from there: if the two share no cache, that takes
-// five to ten times as long as writing a line of its own. Stores around the cache (non-temporal) avoid that, but the
-// reader then has to fetch the values from memory. Which way is quicker depends on where the two cores are, and in a
-// virtual machine that changes while a program runs. So a rank times both ways now and then.
+// To write a cache line that another core holds, a core must first fetch it from that core: if the two share no cache,
+// this takes five to ten times as long as writing a line that the core itself holds. Stores around the cache
+// (non-temporal) avoid that, but the reader then has to fetch the values from memory. Which way is quicker depends on
+// where the two cores are, and in a virtual machine that changes while a program runs. So a rank times both ways now
+// and then.
 //
 // The time of a store depends on how the line was written before: after a store around the cache it is in memory, and
 // the first ordinary store has to fetch it. So a rank that tries both ways at one place again and again always writes
@@ -33,7 +34,7 @@ class StagingCopy {
         TUTTI_ASSERT(returning > 0 && returning <= 1);
     }
 
-    /// Which copies are trials, which time both ways.
+    /// When copies are trials. A trial times both ways.
     enum class Trial : std::uint8_t {
         now_and_then,  ///< some copies, at any place
         here,          ///< every copy; all are at this one place

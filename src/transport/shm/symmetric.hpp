@@ -3,8 +3,8 @@
 //
 // A segment is anonymous shared memory; its creator passes the descriptor on once and closes it. The first page counts
 // the ranks that have released their part; the last of them frees the pages, even while others still map the segment. A
-// rank unmaps the segment when all have released their parts, or with its group: until then it can resolve every place
-// that another rank names.
+// rank unmaps the segment when all have released their parts, or when its group ends: until then it can resolve every
+// Place that another rank names.
 //
 // Threads: a segment: any; SymmetricMemory: one at a time (the group's lock).
 #pragma once

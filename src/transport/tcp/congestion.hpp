@@ -14,7 +14,7 @@ class Congestion {
     /// other value.
     static Congestion from_environment();
 
-    /// Sets it on a connected socket. Never fails: in the worst case the system's choice stays.
+    /// Sets the algorithm of a connected socket. Never fails: in the worst case the system's choice stays.
     void apply(int fd) const noexcept;
 
  private:

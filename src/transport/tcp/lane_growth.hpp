@@ -3,8 +3,8 @@
 // While the network holds bytes back, a stream tries twice as many lanes. It keeps them only if it is faster with them
 // than both before and after the trial: an ordinary machine may double its speed meanwhile for other reasons. It stops
 // writing on lanes that brought no gain, since each lane costs CPU time, which matters if the ranks are the bottleneck.
-// A rank that is busy copying to and from its sockets makes no trial: then bytes wait for the rank, which looks like a
-// slow network.
+// A rank that is busy copying to and from its sockets makes no trial: bytes then wait for the rank, which could be
+// mistaken for a slow network.
 //
 // Threads: a value; one at a time.
 #pragma once
@@ -18,7 +18,8 @@
 
 namespace tutti::transport {
 
-/// How many connections two ranks may have: a fixed number, made once bytes wait; or, as needed, as many as help.
+/// How many connections two ranks may have: a fixed number, opened when bytes first have to wait; or (auto) as many as
+/// raise the speed.
 struct Lanes {
     int most = 1;
     bool as_needed = true;

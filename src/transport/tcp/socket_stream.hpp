@@ -35,8 +35,8 @@ struct SocketTime {
 
 class SocketStream final : public Stream {
  public:
-    /// `has_all_lanes`: called when all lanes have ended; false: the peer may have made another lane before, so wait
-    /// for it.
+    /// `has_all_lanes`: the stream calls it when all its lanes have ended. If it returns false, the peer may have
+    /// opened another lane before, and the stream waits for that lane.
     SocketStream(
         Congestion congestion, Lanes lanes, Checksums checksums, SocketTime& time,
         std::function<bool()> has_all_lanes = [] { return true; })
