@@ -29,11 +29,13 @@ def _load() -> ModuleType:
             "tutti.torch: its C++ part is not built; type: make torch (TORCH_PYTHON=/path/to/python names the Python "
             "whose PyTorch it is for)"
         ) from None
-    # Checked before it is loaded: classes of another version have other virtual functions.
-    if _version.torch_version != torch.__version__:
+    # Checked before it is loaded: classes of another minor version have other virtual functions.
+    built_for, this = (version.split(".")[:2] for version in (_version.torch_version, torch.__version__))
+    if built_for != this:
         raise ImportError(
             f"tutti.torch was built for PyTorch {_version.torch_version}, but this is PyTorch {torch.__version__}; "
-            "their binary interfaces differ. Build it again: make torch"
+            f"their binary interfaces differ. Type: pip install 'libtutti[torch]' 'torch=={'.'.join(this)}.*', or, where no "
+            "wheel is for this PyTorch, build it from the sources: make torch"
         )
     from . import _backend
 
