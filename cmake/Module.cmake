@@ -56,13 +56,15 @@ function(add_module name)
   file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
   set_property(GLOBAL PROPERTY TUTTI_ROOM_FOLDER_${name} "${folder}")
 
+  if(NOT TUTTI_TESTS)
+    return()
+  endif()
   # An empty main linked with the whole room and only what it declares.
   file(GENERATE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/link_check.cpp" CONTENT "int main() { return 0; }\n")
   add_executable(link_check_${name} "${CMAKE_CURRENT_BINARY_DIR}/link_check.cpp")
   target_link_libraries(link_check_${name} PRIVATE -Wl,--whole-archive tutti-${name} -Wl,--no-whole-archive)
   set_target_properties(link_check_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/link_checks")
-
-  if(TUTTI_TESTS AND arg_TESTS)
+  if(arg_TESTS)
     add_tutti_test(${name}_test SOURCES ${arg_TESTS} LIBRARIES tutti-${name})
   endif()
 endfunction()

@@ -49,8 +49,7 @@ std::string cure_of(ErrorCode code, std::string_view message) {
         case ErrorCode::backend: return expectation_in(message);
         case ErrorCode::timeout:
             return "look at what the ranks that the message names are doing, in their output or with `tutti status`; "
-                   "if "
-                   "they are only slow, give a longer timeout";
+                   "if they are only slow, give a longer timeout";
         case ErrorCode::peer_lost:
             return "look at how that rank ended, in its output and its exit status; ProcessGroup.shrink goes on with "
                    "the other ranks";

@@ -70,8 +70,10 @@ cmake -S "$source/tests/house/consumer" -B "$work/part" -G Ninja -DTUTTI_SOURCE=
   || { cat "$work/part.log"; fail "add_subdirectory: configuring failed"; }
 targets=$(cmake --build "$work/part" --target help)
 grep -q 'libtutti.so:' <<<"$targets" || fail "add_subdirectory: there is no libtutti.so to build"
-if grep -E '_test:|example_|tutti-cli:|/bench' <<<"$targets"; then fail "add_subdirectory: the targets above are built, too"; fi
+if grep -E '_test:|example_|link_check_|tutti-cli:|/bench' <<<"$targets"; then fail "add_subdirectory: the targets above are built, too"; fi
 (cd "$work/part" && ctest -N | grep -q 'Total Tests: 0') || fail "add_subdirectory: tutti's tests are the project's, too"
+[ -d "$work/part/tutti/src/api/CMakeFiles/tutti-api.dir/Unity" ] || fail "add_subdirectory: each source is compiled alone"
+[ ! -d "$work/part/CMakeFiles/consumer.dir/Unity" ] || fail "add_subdirectory: the project's own sources are compiled together"
 echo "consumer: add_subdirectory brings the library and nothing else"
 
 # A program for NCCL, which knows nothing of tutti.
