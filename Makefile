@@ -81,6 +81,10 @@ python: build  ## the Python package in build/python/venv, with its tests and ty
 wheel: build  ## wheels of the Python package and its backends, tried, that need nothing of this machine: build/python/wheels
 	@tools/python build wheel
 
+wheels: deps  ## wheels of the package and its backend for PyTorch, for all CPythons and glibc from 2.28 on, tried: build/manylinux/dist (an hour; TORCHES="": none for PyTorch)
+	@$(DEPS) library test deb
+	@JOBS=$(JOBS) tools/wheels
+
 sdist: deps  ## the sources as pip takes them: build/python/sdist; pip installs them in a fresh environment (ten minutes)
 	@tools/sdist build
 

@@ -169,7 +169,7 @@ class ProcessRanks : public SpawnContext::Ranks {
         child.pid = pid;
         child.report = std::move(report);
         TUTTI_ASSERT(children_.size() == static_cast<std::size_t>(rank.rank) + 1);
-        child.end.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+        child.end.reset(static_cast<int>(::syscall(__NR_pidfd_open, pid, 0)));
     }
 
     // False: `end` came first, or (if that is to count) a rank failed.

@@ -46,7 +46,7 @@ LifelineSocket::LifelineSocket(security::Connection connection, const Roster& ro
     net::end_when_silent(fd, silence_limit);
     const Card& card = roster.card(rank);
     if (roster.can_watch(rank))
-        process_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, card.process, 0)));
+        process_ = UniqueFd(static_cast<int>(::syscall(__NR_pidfd_open, card.process, 0)));
     else if (card.pulse_port != 0 && !is_near_)
         pulse_ = watch_pulse(fd, card.pulse_port);
     fd_ = fork_guard::GuardedFd(std::move(connection.fd));

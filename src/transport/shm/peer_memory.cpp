@@ -72,12 +72,12 @@ bool PeerMemory::reaches(int process, std::uint64_t place_to_try) noexcept {
 }
 
 bool PeerMemory::can_watch() noexcept {
-    return static_cast<bool>(UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0))));
+    return static_cast<bool>(UniqueFd(static_cast<int>(::syscall(__NR_pidfd_open, ::getpid(), 0))));
 }
 
 PeerMemory::PeerMemory(int process) : own_(process == ::getpid()) {
     if (!own_) {
-        handle_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+        handle_ = UniqueFd(static_cast<int>(::syscall(__NR_pidfd_open, process, 0)));
         if (!handle_) return;
     }
     process_ = process;
