@@ -75,7 +75,7 @@ TEST(AllToAllVV2Inputs, that_cannot_be_are_refused_with_the_documents_codes) {
     expect_refused(ERROR_INVALID_PARAM, {.sendCounts = good, .recvCounts = good, .rdispls = {0, -1}},
                    {"rdispls[1] is -1"});
     expect_refused(ERROR_INVALID_PARAM, {.sendCounts = {2, 7}, .recvCounts = good},
-                   {"for rank 1", "7 elements at sdispls 2", "leaves x, which has 8 elements"});
+                   {"for rank 1", "7 elements at sdispls 2", "leaves x: expected blocks within its 8 elements"});
     expect_refused(ERROR_INVALID_PARAM, {.sendCounts = {2, INT64_MAX}, .sdispls = {0, INT64_MAX}, .recvCounts = good},
                    {"for rank 1", "leaves x"});
     expect_refused(ERROR_INVALID_PARAM, {.sendCounts = good, .recvCounts = good, .rdispls = {1, 0}},

@@ -83,7 +83,8 @@ TEST_P(Disagreeing, a_rank_that_does_not_exist_by_its_own_world_size_tells_the_o
     });
     const auto reports = all_fail(job, 3);
     expect_text(reports.at(2), "rank 2: expected 0 to 1");
-    for (const int rank : {0, 1}) expect_text(reports.at(rank), "rank 2 failed while joining: rank 2: expected 0 to 1");
+    for (const int rank : {0, 1})
+        expect_text(reports.at(rank), "rank 2 failed while joining: init_process_group: rank 2: expected 0 to 1");
 }
 
 TEST_P(Disagreeing, a_rank_that_throws_says_why_to_those_who_wait_for_it) {
