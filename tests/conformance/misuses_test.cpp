@@ -210,6 +210,7 @@ TEST(Misuses, between_ranks_show_both_sides_on_all_of_them) {
          [](const ProcessGroup& g) {
              std::vector<float> x(400'000);
              broadcast(x, {.src = g.rank(), .group = g});
+             barrier({.group = g});  // a root need not wait for the others in its broadcast
          },
          {"root 0", "root 1"}},
         {"another operator",
