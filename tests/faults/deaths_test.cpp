@@ -162,7 +162,8 @@ TEST_P(Deaths, do_not_take_back_what_the_dead_had_sent) {
     const auto collective = [](const RankProcess& /*me*/, const ProcessGroup& g, std::vector<int>& x) {
         broadcast(x, {.src = 1, .group = g});
     };
-    std::vector<LastCall> last_calls{{2, message}, {20'000, message}, {2, collective}};
+    // 40 KB are copied before send() returns; the kernel may copy longer ones, which are no longer there then.
+    std::vector<LastCall> last_calls{{2, message}, {10'000, message}, {2, collective}};
     if (GetParam() == TransportKind::tcp) last_calls.push_back({20'000, collective});  // its root waits for nobody
     for (const auto& [count, call] : last_calls) {
         Job job(2, [count, call](const RankProcess& me) {
