@@ -157,10 +157,11 @@ Workload gather_split(const Shape& s) {
     return counting_on_huge_pages(work);
 }
 
-// A prefix of the last rank, which has the most to combine. A rank sends at most to all behind it.
+// A prefix of the last rank, which has the most to combine. A rank sends at most to all behind it, and runs ahead of
+// them.
 Workload scan_shared(const Shape& s) {
     const double others = (s.n - 1) * s.bytes;
-    Workload work = staged(s.bytes, s.slot, 1, s.n * s.bytes, s.bytes, others);
+    Workload work = staged(s.bytes, s.slot, 1, s.n * s.bytes, s.bytes, readers_part * others);
     work.most_summed = combining(s.n) * s.bytes;
     work.summed = s.n * combining((s.n + 1) / 2) * s.bytes;
     return work;
