@@ -69,8 +69,8 @@ if(TUTTI_SANITIZE)
     # A null pointer ends in asan's report as well, and both checks make a file take a quarter more time to compile.
     add_compile_options(-fno-sanitize=null,vptr)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-      # What is undefined ends in asan's report of an illegal instruction, with its line (tests/support/main.cpp): sentences
-      # and types for reports of its own make a file take a third more time to compile.
+      # Undefined behaviour executes an illegal instruction, of which asan reports the line (tests/support/main.cpp): a file
+      # with sentences and types for reports of UBSan's own takes a third more time to compile.
       add_compile_options(-fsanitize-undefined-trap-on-error)
     endif()
   endif()

@@ -182,7 +182,8 @@ std::string text_of(PyCodeObject* code, const char* attribute) {
     return result;
 }
 
-// What is known of an instruction. Its code object is held, so that no other comes to lie at the same place.
+// The text for an instruction that was looked up before. The entry holds the code object, so that no other one comes to
+// lie at the same place.
 struct Known {
     PyCodeObject* code = nullptr;
     int instruction = 0;
@@ -206,7 +207,8 @@ Known look_up(PyCodeObject* code, int instruction) {
     return {code, instruction, text};
 }
 #else
-// What is known of an instruction. Another code object may come to lie at the same place: it has other lines then.
+// The text for an instruction that was looked up before. Another code object may come to lie at the same place: it has
+// other lines then.
 struct Known {
     const PyCodeObject* code = nullptr;
     int instruction = 0;

@@ -92,8 +92,8 @@ bool Service::take(const Operation& receive) {
     const Request request = incoming_;
     const int source = group_->ranks().rank_of(receive.transfer.peer);
     if (request.kind == Request::Kind::end && source == group_->rank()) return false;
-    if (request.kind == Request::Kind::let_go || request.kind == Request::Kind::heard)
-        return take_news(request.kind, source);
+    const bool is_news = request.kind == Request::Kind::let_go || request.kind == Request::Kind::heard;
+    if (is_news && source >= 0) return take_news(request.kind, source);
     if (source < 0 || !fits(request)) {
         group_->abort(fmt::format("rank {} asked rank {} for {} bytes at {} of a window of {} bytes with {} signals",
                                   receive.transfer.peer, group_->ranks().own_global(), request.bytes, request.offset,

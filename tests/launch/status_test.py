@@ -40,7 +40,8 @@ class CountingPages(http.server.SimpleHTTPRequestHandler):
     loads = threading.Semaphore(0)
 
     def do_GET(self):
-        self.loads.release()
+        if self.path == "/status.html":
+            self.loads.release()
         super().do_GET()
 
     def log_message(self, *_):

@@ -71,8 +71,8 @@ class SkipReporter : public ::testing::EmptyTestEventListener {
 }  // namespace
 
 #if defined(__SANITIZE_ADDRESS__)
-// What is undefined executes an illegal instruction (cmake/Compiler.cmake), which AddressSanitizer reports with a
-// stack. Its library looks for this function.
+// Undefined behaviour executes an illegal instruction (cmake/Compiler.cmake), which AddressSanitizer reports with a
+// stack. AddressSanitizer's library looks for this function.
 extern "C" [[gnu::visibility("default")]] const char* __asan_default_options() {
     return "handle_sigill=1";
 }
