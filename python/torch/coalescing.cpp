@@ -6,13 +6,21 @@
 namespace tutti::torch {
 namespace {
 
-// Operation types that only versions after 2.13 have.
+// Operation types that only later versions have: 2.14, 2.12.
 template <class Type>
 constexpr Type all_gather_into_tensor_type() {
     if constexpr (requires { Type::ALLGATHER_INTO_TENSOR_COALESCED; }) {
         return Type::ALLGATHER_INTO_TENSOR_COALESCED;
     } else {
         return Type::ALLGATHER_COALESCED;
+    }
+}
+template <class Type>
+constexpr Type reduce_scatter_tensor_type() {
+    if constexpr (requires { Type::REDUCE_SCATTER_TENSOR_COALESCED; }) {
+        return Type::REDUCE_SCATTER_TENSOR_COALESCED;
+    } else {
+        return Type::COALESCED;
     }
 }
 
@@ -97,7 +105,7 @@ WorkPtr ProcessGroupTutti::reduce_scatter_tensor_coalesced(Tensors& outputs, Ten
     const TensorList to = views_of(outputs, "reduce_scatter_tensor_coalesced", "outputs", Use::combined);
     const ConstTensorList from = const_views_of(inputs, "reduce_scatter_tensor_coalesced", "inputs", Use::combined);
     const tutti::ReduceScatterOptions ours{.op = op, .group = group(), .timeout = timeout_of(options.timeout)};
-    return run(functions::reduce_scatter_tensor_coalesced.as(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED), options,
+    return run(functions::reduce_scatter_tensor_coalesced.as(reduce_scatter_tensor_type<c10d::OpType>()), options,
                ours, keep(outputs, inputs), to, from);
 }
 

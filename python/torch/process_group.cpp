@@ -39,12 +39,18 @@ std::string new_nonce() {
     return text.str();
 }
 
+// PyTorch 2.10 has no descriptions here.
+template <class Options>
+void copy_description(Options& to, const Options& from) {
+    if constexpr (requires { to.group_desc; }) to.group_desc = from.group_desc;
+}
+
 }  // namespace
 
 ProcessGroupTutti::Options::Options(const c10d::Backend::Options& other, const std::string& name)
     : c10d::Backend::Options(name, other.timeout) {
     group_name = other.group_name;
-    group_desc = other.group_desc;
+    copy_description<c10d::Backend::Options>(*this, other);
     global_ranks_in_group = other.global_ranks_in_group;
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
     enable_reconfigure = other.enable_reconfigure;

@@ -1,8 +1,15 @@
 #include "tensors.hpp"
 
 #include <ATen/ATen.h>
+#include <torch/version.h>
 
 #include <optional>
+
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 13
+namespace c10d {
+using PreMulSumSupplement = NCCLPreMulSumSupplement;  // its name in PyTorch 2.12 and older
+}
+#endif
 
 namespace tutti::torch {
 namespace {
