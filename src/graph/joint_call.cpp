@@ -61,7 +61,7 @@ Contents result(const JointCall& one, Determinism determinism, std::size_t piece
         if (r == 0) bytes_of_first = bytes;
         if (bytes != bytes_of_first) return {};  // the caller says what it expected
     }
-    TUTTI_ASSERT(inputs.size() == one.inputs.size());
+    TUTTI_ASSERT(inputs.size() == static_cast<std::size_t>(end));
     const Node& node = *one.nodes[to];
     std::uint64_t whole = 0;
     for (std::size_t i = 0; i < node.pieces.size(); ++i) {

@@ -70,11 +70,11 @@ SharedMemory memory_of(const Arena& arena) {
     const auto* const begin = reinterpret_cast<const std::byte*>(&arena.control(0));
     const ArenaLayout layout = arena.layout();
     const auto slots = static_cast<std::size_t>(arena.slot(0, 0) - begin);
-    const auto rings = static_cast<std::size_t>(reinterpret_cast<const std::byte*>(&arena.ring_control(0, 0)) - begin);
-    const auto stride =
-        layout.ranks > 1 && layout.ring_bytes > 0
-            ? static_cast<std::size_t>(reinterpret_cast<const std::byte*>(&arena.ring_control(0, 1)) - begin) - rings
-            : 1;
+    const auto ring_to = [&](int rank) {
+        return static_cast<std::size_t>(reinterpret_cast<const std::byte*>(&arena.ring_control(0, rank)) - begin);
+    };
+    const auto rings = layout.ring_bytes > 0 ? ring_to(0) : layout.rank_bytes();
+    const auto stride = layout.ranks > 1 && layout.ring_bytes > 0 ? ring_to(1) - rings : 1;
     return {.begin = begin, .bytes = layout.total_bytes(), .name = [=](std::size_t offset) -> std::string {
                 offset %= layout.rank_bytes();
                 if (offset < sizeof(RankControl)) return field_of_control(offset);
