@@ -105,8 +105,8 @@ WorkPtr ProcessGroupTutti::reduce_scatter_tensor_coalesced(Tensors& outputs, Ten
     const TensorList to = views_of(outputs, "reduce_scatter_tensor_coalesced", "outputs", Use::combined);
     const ConstTensorList from = const_views_of(inputs, "reduce_scatter_tensor_coalesced", "inputs", Use::combined);
     const tutti::ReduceScatterOptions ours{.op = op, .group = group(), .timeout = timeout_of(options.timeout)};
-    return run(functions::reduce_scatter_tensor_coalesced.as(reduce_scatter_tensor_type<c10d::OpType>()), options,
-               ours, keep(outputs, inputs), to, from);
+    return run(functions::reduce_scatter_tensor_coalesced.as(reduce_scatter_tensor_type<c10d::OpType>()), options, ours,
+               keep(outputs, inputs), to, from);
 }
 
 void ProcessGroupTutti::replay(const std::string& program, Tensors written, Tensors read) {

@@ -10,16 +10,16 @@ from importlib import metadata
 from typing import Any
 
 VERSION = "0.1.0"
-OLDEST, TRIED = (2, 13), (2, 14)
+OLDEST, TRIED = (2, 10), (2, 15)
 
 
 def dynamic_metadata(field: str, settings: Any = None, *others: Any) -> str | list[str]:
     version = metadata.version("torch").partition("+")[0]  # without an import: a build needs none of what PyTorch loads
     major, minor = (int(part) for part in version.split(".")[:2])
     if (major, minor) < OLDEST:
-        raise RuntimeError(f"libtutti-torch needs PyTorch 2.13 or later; this is {version}")
+        raise RuntimeError(f"libtutti-torch needs PyTorch 2.10 or later; this is {version}")
     if (major, minor) > TRIED:
-        print(f"libtutti-torch: it has been tried with PyTorch 2.13 and 2.14; this is {version}")
+        print(f"libtutti-torch: it has been tried with PyTorch 2.10 to 2.15; this is {version}")
     if field == "version":
         return f"{VERSION}.{major}.{minor}"
     return [f"torch>={major}.{minor},<{major}.{minor + 1}"]
