@@ -2,7 +2,7 @@
 """Draws what `tutti bench` measured, by matplotlib, as SVG without scripts, legible on a light and on a dark page.
 
   plots.py FOLDER                       the plots of a report: FOLDER has rows.json
-  plots.py --picture FILE.svg FOLDER    README's picture, of a report: how much longer than tutti its peers take, by size
+  plots.py --picture FILE.svg FOLDER... README's picture, of reports of one collective with 2, 4, ... ranks: times beside the peers'
 """
 import argparse
 import json
@@ -131,41 +131,34 @@ def report(folder):
         draw(folder / f"{collective}.svg", collective, [row for row in mine if row["dtype"] == mine[0]["dtype"]])
 
 
-def picture(file, folder):
-    """The peers' times over tutti's: what a reader wants to know first, and all that holds on other machines."""
-    rows = json.loads((folder / "rows.json").read_text())
-    about = json.loads((folder / "about.json").read_text())
-    curves = by_implementation(rows)
-    own = {row["bytes"]: row["median_us"] for row in curves.pop("tutti")}
-    figure, axes = plt.subplots(figsize=(8.6, 4.4), layout="constrained")
-    axes.axhline(1, zorder=3, color=STYLES["tutti"][0], linewidth=2.6)
-    axes.annotate("tutti", (max(own), 1), xytext=(14, 0), textcoords="offset points", va="center",
-                  color=STYLES["tutti"][0], weight="bold")
-    ends = []
-    for implementation, points in curves.items():
-        ratios = [row["median_us"] / own[row["bytes"]] for row in points]
-        axes.plot([row["bytes"] for row in points], ratios, **style_of(implementation))
-        ends.append([implementation, ratios[-1]])
-    axes.set_yscale("log", base=2)
-    # Names at the lines' ends, as far from one another as words are high.
-    apart, below = 1.45, 1.0
-    for implementation, ratio in sorted(ends, key=lambda end: end[1]):
-        below = max(ratio, below * apart)
-        axes.annotate(name_of(implementation), (max(own), below), xytext=(14, 0), textcoords="offset points", va="center",
-                      color=STYLES[implementation.split(" ")[0]][0], annotation_clip=False)
-    top = max(row["median_us"] / own[row["bytes"]] for points in curves.values() for row in points)
-    every = 2 if top > 300 else 1  # powers of two; with many every second one
-    ticks = [2**i for i in range(0, 20, every) if 2**i <= top * 1.3]
-    axes.set_yticks(ticks, [f"{tick:g}×" for tick in ticks])
-    axes.yaxis.minorticks_off()
-    axes.set_ylim(0.6, top * 1.3)
-    over_sizes(axes, sorted(own))
-    first = rows[0]
+def picture(file, folders):
+    """Times and their spread (10 to 90 %), a panel for each number of ranks."""
+    reports = [json.loads((folder / "rows.json").read_text()) for folder in folders]
+    about = json.loads((folders[0] / "about.json").read_text())
+    across = min(2, len(reports))
+    figure, grid = plt.subplots(-(-len(reports) // across), across, figsize=(5.4 * across, 3.6 * -(-len(reports) // across)),
+                                layout="constrained", sharey=True, squeeze=False)
+    for axes, rows in zip(grid.flat, reports):
+        for implementation, points in reversed(by_implementation(rows).items()):
+            sizes, style = [row["bytes"] for row in points], style_of(implementation)
+            axes.plot(sizes, [row["median_us"] for row in points], label=name_of(implementation), **style)
+            axes.fill_between(sizes, [row["p10_us"] for row in points], [row["p90_us"] for row in points],
+                              color=style["color"], alpha=0.18, linewidth=0)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(plain)
+        axes.yaxis.minorticks_off()
+        over_sizes(axes, sorted({row["bytes"] for row in rows}))
+        axes.set_xlabel("")
+        ranks = rows[0]["ranks"]
+        shared = f" on {about['hardware_threads']} CPUs" if ranks > about["hardware_threads"] else ""
+        axes.set_title(f"{ranks} processes{shared}")
+    handles, labels = grid.flat[0].get_legend_handles_labels()
+    grid.flat[0].legend(handles[::-1], labels[::-1], loc="upper left")
+    first = reports[0][0]
     where = "TCP over loopback" if first["transport"] == "tcp" else "one host"
-    axes.set_title(f"{first['collective']}, {first['ranks']} processes, {where}: time over tutti's (less is better)")
+    figure.suptitle(f"{first['collective']}, {where}: time in µs by the buffer's size ({first['dtype']})", x=0.01, ha="left")
     notes = ["Gloo has no shared memory and goes over loopback"] if "gloo" in about["versions"] else []
-    notes = [f"{about['cpu']}, {about['date'].split()[0]}; medians of rounds in turn", *notes]
-    axes.set_xlabel(f"size of the buffer ({first['dtype']})")
+    notes = [f"{about['cpu']}, {about['date'].split()[0]}; medians, and from the 10th to the 90th percentile", *notes]
     figure.supxlabel(". ".join(notes) + ".", fontsize=9, x=0.01, ha="left")
     save(figure, file)
 
@@ -173,13 +166,13 @@ def picture(file, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--picture", type=pathlib.Path, metavar="FILE.svg")
-    parser.add_argument("place", type=pathlib.Path, metavar="FOLDER")
+    parser.add_argument("places", type=pathlib.Path, metavar="FOLDER", nargs="+")
     arguments = parser.parse_args()
     prepare()
     if arguments.picture:
-        picture(arguments.picture, arguments.place)
-    else:
-        report(arguments.place)
+        picture(arguments.picture, arguments.places)
+    for place in [] if arguments.picture else arguments.places:
+        report(place)
     return 0
 
 
