@@ -90,6 +90,16 @@ struct ShrinkOptions {
     std::optional<std::chrono::milliseconds> patience{};
 };
 
+/// What ProcessGroup::grow takes in, and how long it waits.
+struct GrowOptions {
+    Store place{};                   ///< where the newcomers wait: NewcomersPlace, JoinOptions (newcomers.hpp)
+    std::string name = "newcomers";  ///< as there
+    int count =
+        0;  ///< how many newcomers to take in; 0: those that wait now, after a failure as many as ranks are lost
+    std::chrono::milliseconds timeout{0};  ///< for newcomers, and for all ranks to call grow; zero: the group's
+    std::optional<std::chrono::milliseconds> patience{};  ///< after a failure: as ShrinkOptions
+};
+
 class TUTTI_API ProcessGroup {
  public:
     /// No group: as an option, the default group.
@@ -145,6 +155,21 @@ class TUTTI_API ProcessGroup {
     /// was left out gets PeerLost. This group is unusable afterwards; destroy it, or drop its handles.
     ///     tutti::set_default_group(tutti::default_group().shrink());
     ProcessGroup shrink(const ShrinkOptions& options = {}) const;
+    /// Makes a group of this group's ranks and of newcomers, which wait in a place (tutti::join); all ranks call it.
+    /// The new group has a world of its own, and newcomers come behind the old ranks. This group stays as it is, and is
+    /// the caller's to destroy. After a failure grow() is called as shrink() is, by all survivors: they keep their
+    /// numbers where the new group has such a number, and newcomers take those of the lost ranks, then the numbers
+    /// behind. If no newcomer waits, none is wanted and no rank is lost, it returns this group. errors   If the new
+    /// group cannot be made, all ranks and the newcomers that were taken in get the same message, and
+    ///          this group stays as it was: Timeout (too few newcomers, or a rank did not call; the newcomers that were
+    ///          not taken in wait on), PeerLost (a rank or a newcomer ended). A rank that ends after all have come is
+    ///          lost to the new group. Others as shrink().
+    ///     g = g.grow({.place = store});
+    ///     g.adopt({weights, step});
+    ProcessGroup grow(const GrowOptions& options) const;
+    /// Broadcasts each tensor from the lowest rank that is no newcomer (of a group that grow() did not make: from rank
+    /// 0), all at the same time. Blocking; errors as broadcast().
+    void adopt(const std::vector<TensorView>& tensors) const;
     /// Ends every operation in flight, here and (soon) on the other ranks, with Aborted; afterwards this group
     /// and all other groups of its world are unusable.
     void abort(const std::string& reason);

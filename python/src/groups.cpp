@@ -8,6 +8,7 @@
 #include <tutti/debug.hpp>
 #include <tutti/device_mesh.hpp>
 #include <tutti/groups.hpp>
+#include <tutti/newcomers.hpp>
 #include <tutti/spawn.hpp>
 
 #include <fmt/format.h>
@@ -216,6 +217,36 @@ void bind_process_group(nb::module_& m) {
                     "patience: datetime.timedelta | None = None) -> ProcessGroup"),
             "The group of those that are left when ranks have died.")
         .def(
+            "grow",
+            [](const ProcessGroup& self, nb::handle place, const std::string& name, int count, nb::handle timeout,
+               nb::handle patience) {
+                const GrowOptions options{.place = store_of(place, "ProcessGroup.grow"),
+                                          .name = name,
+                                          .count = count,
+                                          .timeout = timeout_of(timeout, "ProcessGroup.grow"),
+                                          .patience = duration_of(patience, "ProcessGroup.grow", "patience")};
+                return group_object(without_gil([&] { return self.grow(options); }));
+            },
+            nb::arg("place"), nb::arg("name") = "newcomers", nb::arg("count") = 0, nb::arg("timeout") = nb::none(),
+            nb::arg("patience") = nb::none(),
+            nb::sig("def grow(self, place: Store, name: str = 'newcomers', count: int = 0, timeout: datetime.timedelta "
+                    "| None "
+                    "= None, patience: datetime.timedelta | None = None) -> ProcessGroup"),
+            "A group of this one's ranks and of the newcomers that wait in `place` (tutti.distributed.join). All ranks "
+            "call\n"
+            "it. count 0: those that wait now; after a failure as many as ranks are lost, and they take their "
+            "numbers.\n"
+            "If it fails, all get the same message, and this group stays as it was.")
+        .def(
+            "adopt",
+            [](const ProcessGroup& self, nb::handle tensors) {
+                const ArrayList arrays(tensors, Array::Access::write, "adopt", "tensors");
+                const TensorList views = arrays.views();
+                without_gil([&] { self.adopt(views); });
+            },
+            nb::arg("tensors"), nb::sig("def adopt(self, tensors: typing.Sequence[Array]) -> None"),
+            "Broadcasts the tensors from the lowest rank that is no newcomer.")
+        .def(
             "abort", [](ProcessGroup& self, const std::string& reason) { without_gil([&] { self.abort(reason); }); },
             nb::arg("reason") = "asked for", "Ends every operation in flight, on all ranks, with Aborted.")
         .def(
@@ -268,6 +299,15 @@ void bind_process_group(nb::module_& m) {
 void bind_making(nb::module_& m) {
     m.def("init_process_group", &init);
     m.def("become_spawned_rank", &become_spawned_rank);
+    m.def("join", [](nb::handle place, const std::string& name, nb::handle timeout, const std::string& label) {
+        JoinOptions options{.place = store_of(place, "join"), .name = name, .label = label};
+        if (!timeout.is_none()) options.timeout = timeout_of(timeout, "join");
+        return group_object(without_gil([&] { return join(options); }));
+    });
+    m.def("newcomers_waiting", [](nb::handle place, const std::string& name) {
+        const NewcomersPlace where{store_of(place, "newcomers_waiting"), name};
+        return without_gil([&] { return newcomers_waiting(where); });
+    });
     m.def("destroy_process_group", [](nb::handle group) {
         const ProcessGroup which = group_of(group, "destroy_process_group");
         without_gil([&] { destroy_process_group(which); });

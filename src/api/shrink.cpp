@@ -1,5 +1,6 @@
 // ProcessGroup::shrink: the survivors of a group go on.
 #include "api/arguments.hpp"
+#include "api/next_name.hpp"
 #include "core/assert.hpp"
 #include "group/survivors.hpp"
 #include "record/call_site.hpp"
@@ -12,10 +13,8 @@
 #include <algorithm>
 
 namespace tutti {
-namespace {
 
-// "world", "world.1", "world.2": the group's number among those of that origin.
-std::string next_name(const std::string& name) {
+std::string api::next_name(const std::string& name) {
     const std::size_t dot = name.rfind('.');
     const std::string digits = dot == std::string::npos ? "" : name.substr(dot + 1);
     if (digits.empty() || digits.size() > 6 ||
@@ -23,6 +22,8 @@ std::string next_name(const std::string& name) {
         return name + ".1";
     return fmt::format("{}.{}", name.substr(0, dot), std::stoi(digits) + 1);
 }
+
+namespace {
 
 void check(const ShrinkOptions& o) {
     if (o.timeout < milliseconds::zero()) {
@@ -60,7 +61,7 @@ ProcessGroup ProcessGroup::shrink(const ShrinkOptions& o) const {
                                                    .rank = static_cast<int>(own - ranks.begin()),
                                                    .world_size = static_cast<int>(ranks.size()),
                                                    .timeout = old.timeout(),
-                                                   .name = next_name(old.name()),
+                                                   .name = api::next_name(old.name()),
                                                    .transport = world.transport(),
                                                    .determinism = old.determinism(),
                                                    .backend = backend::to_string(old.backends().names()),
@@ -68,7 +69,7 @@ ProcessGroup ProcessGroup::shrink(const ShrinkOptions& o) const {
                                                    .device_id = old.backends().device(),
                                                    .listen_host = world.setup().listen_host},
                                                   {rendezvous::Attempt::Worlds::one,
-                                                   survivors.deadline(),
+                                                   {.deadline = survivors.deadline()},
                                                    "ranks " + who,
                                                    {.of = group_, .left_out = std::move(left_out)}}));
     } catch (const DistStoreError& error) {

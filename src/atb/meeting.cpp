@@ -256,7 +256,7 @@ ProcessGroup join(const AllToAllVV2Param& p, const Store& place, bool serves, co
                                                    .timeout = time_limit(),
                                                    .name = name_of_domain(p),
                                                    .listen_host = listen_host},
-                                                  {.terms = fmt::format("rankRoot {}", p.rankRoot)}));
+                                                  {.joining = {.terms = fmt::format("rankRoot {}", p.rankRoot)}}));
     } catch (const DistError& error) {
         rendezvous::stay_for_others(error, serves, p.rankSize);
         throw;

@@ -42,14 +42,15 @@ std::shared_ptr<Group> Group::of_all(const ProcessGroupOptions& options, Coming 
     rendezvous::Attempt attempt(options.store, options.name, coming.worlds_in_store);
     try {
         backend::Devices backends = backend::parse(options.backend, options.device_id, "ProcessGroup");
-        world = World::join(options, attempt, coming.deadline, coming.terms);
+        world = World::join(options, attempt, coming.joining);
         return of_some(world, {.name = world->name(),
                                .description = std::move(coming.description),
                                .timeout = world->setup().timeout,
                                .backends = std::move(backends),
                                .pg_options = options.pg_options,
                                .device = options.device_id,
-                               .predecessor = std::move(coming.predecessor)});
+                               .predecessor = std::move(coming.predecessor),
+                               .senior = coming.senior});
     } catch (const std::exception& error) {  // the others are on their way, and wait for this rank
         if (world)
             world->verdicts().tell_of_failed_join(error);
@@ -73,6 +74,7 @@ Group::Group(std::shared_ptr<World> world, SubgroupSpec spec)
       name_(std::move(spec.name)),
       description_(std::move(spec.description)),
       timeout_(spec.timeout),
+      senior_(spec.senior),
       planner_(apart_if_carried(layout_of(*world_, ranks_), spec.backends), ranks_.rank(),
                determinism() == Determinism::layout_invariant),
       recorder_(name_, rank(), size(), &group::Fingerprint::describe, ranks_.in_world()),

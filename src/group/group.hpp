@@ -35,10 +35,10 @@ struct PredecessorGroup {
 /// How to join a world.
 struct Coming {
     rendezvous::Attempt::Worlds worlds_in_store = rendezvous::Attempt::Worlds::many;
-    std::optional<Deadline> deadline{};
+    JoiningTerms joining{};
     std::string description{};
     PredecessorGroup predecessor{};
-    std::string terms{};  ///< text that must be equal on all ranks for the world to be joined
+    int senior = 0;  ///< as SubgroupSpec
 };
 
 struct SubgroupSpec {
@@ -52,6 +52,7 @@ struct SubgroupSpec {
     std::optional<Device> device{};         ///< to which this process is bound
     std::shared_ptr<const Group> parent{};  ///< all of its ranks make the new group together
     PredecessorGroup predecessor{};
+    int senior = 0;  ///< the lowest rank that is no newcomer (ProcessGroup::grow)
 };
 
 class Group final : public Member, public std::enable_shared_from_this<Group> {
@@ -103,6 +104,9 @@ class Group final : public Member, public std::enable_shared_from_this<Group> {
     Collectives& collectives() noexcept override { return collectives_; }
     /// How many times this rank has asked for a smaller group, including this time; equal on all ranks that ask.
     int next_shrink() noexcept { return ++shrinks_; }
+    /// The same for a larger one.
+    int next_growth() noexcept { return ++growths_; }
+    int senior() const noexcept { return senior_; }
     /// The number of the window that all ranks of the group are about to make; equal on all ranks.
     std::uint32_t next_window() noexcept { return ++windows_; }
     /// Ends the group, and with it the world.
@@ -138,6 +142,7 @@ class Group final : public Member, public std::enable_shared_from_this<Group> {
     const Ranks ranks_;
     const std::string name_, description_;
     std::atomic<std::chrono::milliseconds> timeout_;
+    const int senior_;
     Planner planner_;
     record::Recorder recorder_;
     FailureInquiry inquiry_;
@@ -146,7 +151,7 @@ class Group final : public Member, public std::enable_shared_from_this<Group> {
     ShortCalls short_calls_;
     bool left_ = false;
     std::unique_ptr<ForeignBackends> backends_;
-    std::atomic<int> shrinks_{0};
+    std::atomic<int> shrinks_{0}, growths_{0};
     std::atomic<std::uint32_t> windows_{0};
 };
 

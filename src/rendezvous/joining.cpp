@@ -77,6 +77,7 @@ Met Joining::meet() {
     terms.timeout = std::chrono::ceil<Milliseconds>(std::min(options_.deadline.remaining(), most));
     terms.digest = options_.terms;
     terms.words = "says " + options_.terms;
+    terms.check = options_.check;
     const Meeting* waiting = nullptr;
     const auto words = [&] { return awaited(waiting->missing(), waiting->process_before()); };
     std::optional<Patience<decltype(words)>> patience;

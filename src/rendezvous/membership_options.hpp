@@ -40,6 +40,8 @@ struct MembershipOptions {
     /// Identifies this world if `store` holds several; else null. Set by the constructor, which it must outlive.
     Attempt* attempt = nullptr;
     std::string terms{};  ///< equal on all ranks; goes into this rank's card
+    /// Called every 0.1 s while this rank waits for the others; an exception that it throws ends joining on all ranks.
+    std::function<void()> check{};
 };
 
 }  // namespace tutti::rendezvous

@@ -155,8 +155,7 @@ class World::Dialer final : public transport::Connector {
     rendezvous::Membership& membership_;
 };
 
-World::World(const ProcessGroupOptions& options, rendezvous::Attempt& attempt, std::optional<Deadline> joining,
-             const std::string& terms)
+World::World(const ProcessGroupOptions& options, rendezvous::Attempt& attempt, const JoiningTerms& joining)
     : setup_{.rank = options.rank,
              .size = options.world_size,
              .name = options.name,
@@ -179,7 +178,7 @@ World::World(const ProcessGroupOptions& options, rendezvous::Attempt& attempt, s
                   .membership = membership_}),
       driver_(options.name, settings::progress_nice()) {
     try {
-        meet_the_others(options, attempt, joining, terms);
+        meet_the_others(options, attempt, joining);
     } catch (const std::exception& error) {
         if (membership_ && !verdicts_.health().bad_news().raised()) verdicts_.tell_of_failed_join(error);
         rendezvous::report_failure(std::current_exception(), rank(), size(), {});
@@ -189,11 +188,11 @@ World::World(const ProcessGroupOptions& options, rendezvous::Attempt& attempt, s
 }
 
 void World::meet_the_others(const ProcessGroupOptions& options, rendezvous::Attempt& attempt,
-                            std::optional<Deadline> joining, const std::string& terms) {
+                            const JoiningTerms& joining) {
     check(options);
     worlds::leave_at_exit();
     env::warn_about_unknown_variables();
-    const Deadline deadline = joining.value_or(Deadline::after(setup_.timeout));
+    const Deadline deadline = joining.deadline.value_or(Deadline::after(setup_.timeout));
     TUTTI_ASSERT(!membership_ && !neighbours_);
     const tune::Setting setting =
         tune::setting_from_environment(rank() == 0 ? tune::Files::read : tune::Files::ignored);
@@ -216,7 +215,7 @@ void World::meet_the_others(const ProcessGroupOptions& options, rendezvous::Atte
         [this](const rendezvous::Verdict& v) { verdicts_.hear(v); },
         [&] { return size() > 1 ? tune::offer(setting, rank() == 0) : std::string(); }, decide, on_decision,
         [this](const UniqueFd& visitor) { sharing_.give_to(visitor); }, transport::PeerMemory::place_to_try(),
-        cannot_share, &attempt, terms});
+        cannot_share, &attempt, joining.terms, joining.check});
     setup_.store = attempt.store();
     groups_.use(setup_.store);
     const auto& cards = membership_->cards();
@@ -246,8 +245,8 @@ void World::meet_the_others(const ProcessGroupOptions& options, rendezvous::Atte
 // A completion, or the end of a piece of news, may drop the last reference to a world on one of its own threads, which
 // cannot wait for itself.
 std::shared_ptr<World> World::join(const ProcessGroupOptions& options, rendezvous::Attempt& attempt,
-                                   std::optional<Deadline> joining, const std::string& terms) {
-    return std::shared_ptr<World>(new World(options, attempt, joining, terms), [](World* world) {
+                                   const JoiningTerms& joining) {
+    return std::shared_ptr<World>(new World(options, attempt, joining), [](World* world) {
         if (world->inherited()) return;  // its threads are in another process, which owns its memory and peers
         if (!world->driver_.is_own_thread() && !rendezvous::Membership::on_own_thread()) return delete world;
         try {
@@ -418,6 +417,13 @@ void World::wait_for_call(Operation& operation) {
 void World::abort(const std::string& reason) {
     if (inherited_) std::rethrow_exception(flight_.failure());
     verdicts_.abort(reason);
+}
+
+std::exception_ptr World::failure() {
+    if (inherited_) return flight_.failure();
+    const OperationsInFlight::Guard guard(flight_);
+    if (!departure_.has_left()) flight_.progress();
+    return flight_.failure();
 }
 
 bool World::end(const std::string& reason) {

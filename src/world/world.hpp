@@ -29,6 +29,7 @@
 
 #include <tutti/process_group.hpp>
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -46,13 +47,19 @@ struct WorldSetup {
     std::string listen_host;
 };
 
+/// How this rank waits for the others when it joins a world.
+struct JoiningTerms {
+    std::optional<Deadline> deadline{};  ///< empty: the timeout of operations
+    std::string terms{};                 ///< text that must be equal on all ranks
+    std::function<void()> check{};       ///< as MembershipOptions::check
+};
+
 class World final : public std::enable_shared_from_this<World> {
  public:
     /// Joins a world; returns when all ranks have joined, and this one can reach them. Throws as ProcessGroup's
-    /// constructor. `attempt`: one in options.store, which the world takes over. `joining`: the deadline; empty: the
-    /// timeout of operations.
+    /// constructor. `attempt`: one in options.store, which the world takes over.
     static std::shared_ptr<World> join(const ProcessGroupOptions& options, rendezvous::Attempt& attempt,
-                                       std::optional<Deadline> joining = {}, const std::string& terms = {});
+                                       const JoiningTerms& joining = {});
     ~World();
     World(const World&) = delete;
     World& operator=(const World&) = delete;
@@ -105,13 +112,13 @@ class World final : public std::enable_shared_from_this<World> {
     void abort(const std::string& reason);
     /// As abort(), unless the world has failed already. False: this rank has left the world.
     bool end(const std::string& reason);
+    /// The error with which the world has failed, also by news that no thread has looked at; null: it works.
+    std::exception_ptr failure();
 
  private:
-    World(const ProcessGroupOptions& options, rendezvous::Attempt& attempt, std::optional<Deadline> joining,
-          const std::string& terms);
+    World(const ProcessGroupOptions& options, rendezvous::Attempt& attempt, const JoiningTerms& joining);
 
-    void meet_the_others(const ProcessGroupOptions& options, rendezvous::Attempt& attempt,
-                         std::optional<Deadline> joining, const std::string& terms);
+    void meet_the_others(const ProcessGroupOptions& options, rendezvous::Attempt& attempt, const JoiningTerms& joining);
     void take_tuning(const std::string& decision);
     void make_links(settings::TcpChecksum checksum);
 

@@ -1,6 +1,7 @@
 // Survivors that go on without the dead, in the same processes.
 #include "faults/job.hpp"
 #include "faults/leftovers.hpp"
+#include "faults/use.hpp"
 #include "support/covers.hpp"
 
 #include <algorithm>
@@ -20,24 +21,6 @@ void run_until_lost(const RankProcess& me, const ProcessGroup& g, std::size_t co
     } catch (const PeerLost& error) {
         me.report("lost", 0, error.context().peer);
     }
-}
-
-// Short and long sums in the new group, each as it must be, and messages around its ring.
-void use(const ProcessGroup& g) {
-    const int n = g.size();
-    for (const std::size_t count : {1, 1000, 1'000'000}) {
-        std::vector<int> x(count, g.rank() + 1);
-        all_reduce(x, {.group = g});
-        for (const int v : x) {
-            if (v != n * (n + 1) / 2) throw std::runtime_error("a wrong sum: " + std::to_string(v));
-        }
-    }
-    if (n == 1) return;
-    std::vector<int> mine(1, g.rank()), theirs(1);
-    Work sent = isend(mine, (g.rank() + 1) % n, {.group = g});
-    recv(theirs, {.src = (g.rank() + n - 1) % n, .group = g});
-    sent.wait();
-    if (theirs[0] != (g.rank() + n - 1) % n) throw std::runtime_error("a message of another rank");
 }
 
 std::string list_of(const ProcessGroup& g) {

@@ -170,6 +170,26 @@ def stopped(rank):
     return out.getvalue(), secret, time.monotonic() - begin
 
 
+def grow(rank, path):
+    store = dist.FileStore(path)
+    step, x = np.zeros(1, np.int64), np.array([float(rank + 1)])
+    if rank == 2:
+        group = dist.join(store, timeout=timedelta(seconds=30), label="the third")
+        dist.set_default_group(group)
+    else:
+        dist.init_process_group(store=store, rank=rank, world_size=2)
+        step[0] = 12
+        old = dist.group.WORLD
+        group = old.grow(store, count=1, timeout=timedelta(seconds=30))
+        dist.set_default_group(group)
+        old.destroy()
+    group.adopt([step])
+    dist.all_reduce(x)
+    result = dist.get_rank(), dist.get_world_size(), int(step[0]), float(x[0])
+    dist.destroy_process_group()
+    return result
+
+
 class Ring:
     """A backend that is written in Python, for one rank."""
 
@@ -258,6 +278,11 @@ class Groups(unittest.TestCase):
         self.assertEqual((nothing, secret), ("", 9))
         self.assertIn("48", shown)
         self.assertGreater(waited, 0.15)
+
+    def test_a_newcomer_joins_and_adopts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(run_ranks(grow, 3, args=(os.path.join(folder, "store"),), init=False),
+                             [(0, 3, 12, 6.0), (1, 3, 12, 6.0), (2, 3, 12, 6.0)])
 
     @rows("S15-001", "S15-002")
     def test_spawn_runs_a_function_on_ranks(self):

@@ -27,7 +27,8 @@ from .device_mesh import DeviceMesh, current_device_mesh, init_device_mesh
 from .groups import (
     AllreduceOptions, GroupMember, destroy_process_group, get_backend, get_global_rank, get_group_rank,
     get_process_group_ranks, get_rank, get_world_size, group, init_process_group, is_available, is_initialized,
-    is_torchelastic_launched, new_group, new_subgroups, new_subgroups_by_enumeration, set_default_group, split_group,
+    is_torchelastic_launched, join, new_group, new_subgroups, new_subgroups_by_enumeration, newcomers_waiting,
+    set_default_group, split_group,
 )
 from .nccl import ProcessGroupNCCL
 from .object_collectives import (

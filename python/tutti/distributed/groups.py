@@ -225,6 +225,47 @@ def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
     return _core.get_process_group_ranks(group)
 
 
+def join(place: Store, name: str = "newcomers", timeout: timedelta | None = None, *, label: str = "") -> ProcessGroup:
+    """Waits until a group takes this process in (`ProcessGroup.grow`), and returns the new group.
+
+    Args:
+        place: the store in which newcomers and the group's ranks meet; it has to outlive the ranks.
+        name: tells the waiting rooms of several groups in one store apart.
+        timeout: how long to wait; None: 30 minutes.
+        label: this process, in messages; "": its number and host.
+
+    Returns:
+        A group with the name, the timeout and the backend of the one that has grown. `adopt` brings the others' values.
+
+    Raises:
+        Timeout: no group took this process in; it waits no longer.
+        PeerLost, DistStoreError: the new group could not be made.
+
+    Example:
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> store = dist.HashStore()
+        >>> newcomer = ThreadPoolExecutor(1).submit(dist.join, store)
+        >>> grown = dist.group.WORLD.grow(store, count=1)
+        >>> grown.rank(), newcomer.result().rank(), grown.size()
+        (0, 1, 2)
+    """
+    return _core.join(place, name, timeout, label)
+
+
+def newcomers_waiting(place: Store, name: str = "newcomers") -> int:
+    """How many processes wait there to be taken in. Ranks that decide by it have to share one answer.
+
+    Args:
+        place: as of `join`.
+        name: as of `join`.
+
+    Example:
+        >>> dist.newcomers_waiting(dist.HashStore())
+        0
+    """
+    return _core.newcomers_waiting(place, name)
+
+
 def set_default_group(group: ProcessGroup) -> None:
     """The functions without a `group` mean this one from now on.
 
