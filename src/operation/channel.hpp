@@ -27,6 +27,7 @@ enum class WindowMessage : std::uint64_t { request, payload, answer };
 struct Channel {
     static constexpr int group_shift = 44;
     static constexpr std::uint64_t number_mask = (std::uint64_t{1} << group_shift) - 1;
+    static constexpr std::uint64_t tag_mask = INT32_MAX;
     static constexpr std::uint32_t groups_max = std::uint32_t{1} << (63 - group_shift);
 
     static constexpr std::uint64_t of_message(std::uint32_t group, std::uint64_t tag) {
@@ -51,7 +52,7 @@ struct Channel {
     static constexpr bool is_message(std::uint64_t channel) { return (channel & transport::collective_channel) == 0; }
     /// The tag of a message; -1 for an internal message.
     static constexpr int tag(std::uint64_t channel) {
-        return number(channel) <= std::uint64_t{INT32_MAX} ? static_cast<int>(number(channel)) : -1;
+        return number(channel) <= tag_mask ? static_cast<int>(number(channel)) : -1;
     }
     /// The sequence number of a collective, from the channel of any of its parts.
     static constexpr std::uint64_t sequence(std::uint64_t channel) {

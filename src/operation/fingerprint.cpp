@@ -66,9 +66,6 @@ const char* object_call(int operation) {
         default: return nullptr;
     }
 }
-DType dtype_of(std::uint64_t fingerprint) {
-    return static_cast<DType>((fingerprint >> 54) & 31);
-}
 }  // namespace
 
 std::uint64_t Fingerprint::pack(int operation, DType dtype, ReduceOp::Kind op, int root, std::uint64_t count) {
@@ -107,23 +104,24 @@ std::uint64_t Fingerprint::pack(const QuantizedTerms& terms, std::span<const std
 std::uint64_t Fingerprint::pack_graph(std::uint64_t first, std::uint64_t hash) {
     TUTTI_ASSERT(first >> 59 != 0);
     const auto op = static_cast<ReduceOp::Kind>((first >> 50) & 15);
-    return pack(graph_start, dtype_of(first), op, static_cast<int>(first >> 59), hash | hashed);
+    return pack(graph_start, dtype(first), op, static_cast<int>(first >> 59), hash | hashed);
 }
 
 std::string Fingerprint::describe(std::uint64_t f) {
+    if (f == any_message) return "any message";
     const int operation = static_cast<int>(f >> 59);
     if (operation == graph_start) {
         return fmt::format("a graph that begins with {} of {} (digest of its collectives: {:x})",
-                           to_string(collective_of(f)), to_string(dtype_of(f)), f & 0xffffffff);
+                           to_string(collective_of(f)), to_string(dtype(f)), f & 0xffffffff);
     }
-    const auto dtype = to_string(dtype_of(f));
+    const auto dtype = to_string(Fingerprint::dtype(f));
     const int root = static_cast<int>((f >> 36) & 16383) - 1;
     const std::uint64_t count = f & (2 * hashed - 1);
     if (operation == group_creation && root == static_cast<int>(Making::split)) return "ProcessGroup.split";
     if (operation == group_creation && root == static_cast<int>(Making::mesh)) return "a device mesh";
     if (operation == group_creation) return count == 1 ? "new_group" : fmt::format("new_group of {} groups", count);
     if (is_quantized(operation)) {
-        return describe_quantized(operation, dtype_of(f), static_cast<ReduceOp::Kind>((f >> 50) & 15),
+        return describe_quantized(operation, Fingerprint::dtype(f), static_cast<ReduceOp::Kind>((f >> 50) & 15),
                                   static_cast<unsigned>(root), count);
     }
     if (const char* call = object_call(operation)) {
@@ -151,9 +149,9 @@ std::string Fingerprint::describe(std::uint64_t f) {
 
 std::string Fingerprint::describe_block(std::uint64_t f, int from, std::uint64_t sent_bytes, int to,
                                         std::uint64_t expected_bytes) {
-    const std::size_t element = size_of(dtype_of(f));
+    const std::size_t element = size_of(dtype(f));
     return fmt::format("{}: rank {} sends {} × {} to rank {}, which expects {}", to_string(collective_of(f)), from,
-                       to_string(dtype_of(f)), sent_bytes / element, to, expected_bytes / element);
+                       to_string(dtype(f)), sent_bytes / element, to, expected_bytes / element);
 }
 
 }  // namespace tutti::group

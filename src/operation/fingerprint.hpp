@@ -43,6 +43,7 @@ struct Fingerprint {
     /// "all_reduce of float32 × 10, sum"; for error messages. Leaves out sizes that may differ between ranks: an
     /// all_to_all has none in its fingerprint, others (also coalesced collectives) have a digest of all sizes.
     static std::string describe(std::uint64_t fingerprint);
+    static DType dtype(std::uint64_t fingerprint) { return static_cast<DType>((fingerprint >> 54) & 31); }
     /// "all_to_all: rank 0 sends int32 × 3 to rank 1, which expects 1": the ranks make the same call, but two of them
     /// disagree about the length of a block.
     static std::string describe_block(std::uint64_t fingerprint, int from, std::uint64_t sent_bytes, int to,
@@ -64,6 +65,8 @@ enum class Making : int { new_group = -1, split = 0, mesh = 1 };
 /// The start of a graph; the root is the collective with which the graph begins.
 inline constexpr int graph_start = 29;
 inline constexpr int object_message = 30;
+/// The fingerprint of a probe, which waits for a message of any type and length.
+inline constexpr std::uint64_t any_message = 0;
 
 constexpr bool is_message(std::uint64_t fingerprint) {
     return static_cast<int>(fingerprint >> 59) >= object_message;

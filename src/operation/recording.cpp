@@ -31,7 +31,9 @@ record::Ticket begin(record::Recorder& recorder, const Ranks& ranks, const Opera
         const transport::Transfer& transfer = operation.transfer;
         const int peer = transfer.peer < 0 ? transfer.peer : ranks.rank_of(transfer.peer);
         const Kind kind = operation.is_receive ? Kind::receive : Kind::send;
-        return recorder.begin({.sequence = recorder.number_message(kind, peer),
+        // A probe waits as a receive does, and receives nothing.
+        const bool is_probe = transfer.match != transport::Transfer::Match::take;
+        return recorder.begin({.sequence = is_probe ? 0 : recorder.number_message(kind, peer),
                                .fingerprint = transfer.fingerprint,
                                .bytes = transfer.bytes,
                                .peer = peer,
@@ -63,7 +65,7 @@ void note_splits(record::Recorder& recorder, const Ranks& ranks, const engine::C
 }
 
 void end(record::Recorder& recorder, const Ranks& ranks, const Operation& operation, bool well) {
-    if (well && operation.is_receive)
+    if (well && operation.is_receive && operation.transfer.match == transport::Transfer::Match::take)
         recorder.note_source(operation.run.ticket, ranks.rank_of(operation.transfer.peer));
     TUTTI_ASSERT(!operation.done());
     recorder.end(operation.run.ticket, well ? record::State::completed : record::State::failed);

@@ -61,9 +61,10 @@ class Recorder {
         splits_.note(ticket, sent, received);
     }
 
+    /// The statistics leave out what has the fingerprint 0: a probe waits for a message, and moves none.
     Ticket begin(const Happening& what, State state) noexcept {
         const std::uint64_t now = ticks();
-        if (statistics_) statistics_->begun(what.fingerprint, what.kind, what.bytes);
+        if (statistics_ && what.fingerprint != 0) statistics_->begun(what.fingerprint, what.kind, what.bytes);
         add(bytes_, what.bytes);
         return ring_.write(what, state, now);
     }
@@ -97,9 +98,9 @@ class Recorder {
         add(state == State::failed ? failed_ : completed_, 1);
         const std::uint64_t duration = now - slot->enqueued.load(std::memory_order_relaxed);
         add(busy_ticks_, duration);
-        if (statistics_)
-            statistics_->ended(slot->fingerprint.load(std::memory_order_relaxed),
-                               slot->kind.load(std::memory_order_relaxed), state, duration);
+        const std::uint64_t fingerprint = slot->fingerprint.load(std::memory_order_relaxed);
+        if (statistics_ && fingerprint != 0)
+            statistics_->ended(fingerprint, slot->kind.load(std::memory_order_relaxed), state, duration);
     }
     /// Whether operations are counted one by one; then all must begin with begin(), none with begin_brief().
     bool counts_operations() const noexcept { return statistics_ != nullptr; }

@@ -120,6 +120,7 @@ bool Mailbox::on_eager(Peer& p, const Frame& frame) {
     Unexpected& message = matching_.keep_with_bytes(p.rank, frame);
     TUTTI_ASSERT(message.source == p.rank && message.bound == nullptr);
     p.reader.begin_payload(message);
+    tell_probes(message);
     return true;
 }
 
@@ -133,7 +134,9 @@ bool Mailbox::on_request(Peer& p, const Frame& frame) {
         say(p.rank, Frame::Kind::refused, frame.channel, frame.id);
     } else {
         if (!checks_.allows_unmet(p.rank, frame)) return false;
-        matching_.keep(p.rank, frame).complete = true;
+        Unexpected& message = matching_.keep(p.rank, frame);
+        message.complete = true;
+        tell_probes(message);
     }
     return true;
 }

@@ -84,6 +84,7 @@ void Mailbox::send_to_itself(Transfer& transfer) {
     Unexpected& message = matching_.keep(rank_, frame);
     message.complete = true;
     message.local_send = &transfer;
+    tell_probes(message);
 }
 
 void Mailbox::post_receive(Transfer& transfer) {
@@ -97,23 +98,56 @@ void Mailbox::post_receive(Transfer& transfer) {
         matching_.post(transfer);
         return count_awaited(transfer, 1);
     }
-    if (!findings_.fits(message->source, message->frame, transfer)) return;
-    transfer.peer = message->source;
-    TUTTI_ASSERT(message->bound == nullptr);
-    if (!message->complete) {
-        message->bound = &transfer;
+    if (transfer.match == Transfer::Match::take) return meet(*message, transfer);
+    describe(*message, transfer);
+}
+
+// A message that has come before its receive.
+void Mailbox::meet(Unexpected& message, Transfer& transfer) {
+    TUTTI_ASSERT(transfer.match == Transfer::Match::take && message.bound == nullptr);
+    if (!findings_.fits(message.source, message.frame, transfer)) return;
+    transfer.peer = message.source;
+    if (!message.complete) {
+        message.bound = &transfer;
         return;
     }
-    if (message->local_send != nullptr) {
-        TUTTI_ASSERT(message->source == rank_);
-        deliver(*message->local_send, transfer, rank_);
-    } else if (message->frame.kind == Frame::Kind::request) {
-        grant(message->source, message->frame, transfer, When::next_turn);
+    if (message.local_send != nullptr) {
+        TUTTI_ASSERT(message.source == rank_);
+        deliver(*message.local_send, transfer, rank_);
+    } else if (message.frame.kind == Frame::Kind::request) {
+        grant(message.source, message.frame, transfer, When::next_turn);
     } else {
-        transfer.fill(message->message());
-        consumed(peers_.at(message->source), message->frame.length);
+        transfer.fill(message.message());
+        consumed(peers_.at(message.source), message.frame.length);
     }
-    matching_.forget(*message);
+    matching_.forget(message);
+}
+
+void Mailbox::describe(Unexpected& message, Transfer& probe) {
+    TUTTI_ASSERT(probe.match != Transfer::Match::take && !probe.done && !message.claimed);
+    message.claimed = probe.match == Transfer::Match::claim;
+    probe.peer = message.source;
+    probe.channel = message.frame.channel;
+    probe.fingerprint = message.frame.fingerprint;
+    probe.bytes = message.frame.length;
+    probe.number = message.number;
+    probe.done = true;
+}
+
+void Mailbox::tell_probes(Unexpected& message) {
+    TUTTI_ASSERT(message.bound == nullptr);
+    while (Transfer* const probe = matching_.take_probe(message)) {
+        count_awaited(*probe, -1);
+        describe(message, *probe);
+    }
+}
+
+void Mailbox::release(std::uint64_t channel, std::uint64_t number) {
+    Unexpected* const message = matching_.claimed(channel, number);
+    if (message == nullptr) return;
+    message->claimed = false;
+    if (Transfer* const receive = take_posted(message->source, channel)) return meet(*message, *receive);
+    tell_probes(*message);
 }
 
 bool Mailbox::cancel_receive(Transfer& transfer) {

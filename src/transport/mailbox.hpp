@@ -48,8 +48,11 @@ class Mailbox {
 
     /// `transfer.done` becomes true when the source may be written again.
     void post_send(Transfer& transfer);
-    /// `transfer.done` becomes true when the target holds the message.
+    /// `transfer.done` becomes true when the target holds the message; of a probe or claim, when it describes one.
     void post_receive(Transfer& transfer);
+    /// Lets others have a claimed message again: a receive that waits gets it now, else it is where it was. Nothing
+    /// happens if the message has been dropped (drop_all, refuse_unmet, cancel_send).
+    void release(std::uint64_t channel, std::uint64_t message);
     /// Sends a short message at once, without a Transfer; returns false, without effect, if that is not possible.
     bool send_now(int to, std::uint64_t channel, std::uint64_t fingerprint, std::span<const std::byte> payload);
     /// Fills a receive that is not posted, from a named source, with a short message that has arrived or arrives within
@@ -72,7 +75,7 @@ class Mailbox {
     bool has_findings() const noexcept { return !findings_.empty(); }
     /// Forgets all transfers, which their owners are about to destroy. From now on finish() announces no end.
     void drop_all();
-    /// Forgets a receive that no message has matched; false if a message is already filling it.
+    /// Forgets a receive, probe or claim that no message has matched; false if a message is already filling it.
     bool cancel_receive(Transfer& transfer);
     /// Forgets a send that no receiver will take: to this rank itself, refused, or to a rank that has left.
     void cancel_send(Transfer& transfer);
@@ -108,6 +111,10 @@ class Mailbox {
     /// Sends a frame without payload, with this world's id.
     void say(int to, Frame::Kind kind, std::uint64_t channel, std::uint64_t id, std::uint64_t fingerprint = 0);
     void send_to_itself(Transfer& transfer);
+    void meet(Unexpected& message, Transfer& receive);
+    static void describe(Unexpected& message, Transfer& probe);
+    /// Of a message that no receive waits for.
+    void tell_probes(Unexpected& message);
     bool read_some(Peer& peer);
     bool on_short(Peer& peer, Stream& stream, const ShortMessage& message, Transfer* receive);
     bool on_frame(Peer& peer, const Frame& frame);

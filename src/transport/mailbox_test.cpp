@@ -118,6 +118,66 @@ TEST_P(MailboxTurns, what_no_receive_waits_for_keeps_back_nothing_behind_it) {
     ASSERT_TRUE(arrived(receive(2)));
 }
 
+// A probe learns of a message however it comes; a claimed one is nobody else's until it is released.
+TEST_P(MailboxTurns, a_probe_describes_what_comes_and_leaves_it) {
+    receiver_.activate(0);
+    for (const std::size_t length : {std::size_t{0}, std::size_t{3000}, std::size_t{100} << 10, std::size_t{1} << 20}) {
+        length_ = length;
+        const auto look = [&](Transfer::Match match) {
+            Transfer& probe = transfers_.emplace_back();
+            probe.match = match;
+            probe.channel = 0;
+            probe.channel_bits = ~std::uint64_t{0xff};
+            receiver_.post_receive(probe);
+            return &probe;
+        };
+        const Transfer* const waiting = look(Transfer::Match::probe);
+        EXPECT_FALSE(waiting->done);
+        const Transfer &first = post_send(5), &second = post_send(5);
+        for (int turn = 0; turn < 20 && !waiting->done; ++turn) {
+            sender_.progress();
+            receiver_.progress();
+        }
+        ASSERT_TRUE(waiting->done) << length;
+        EXPECT_EQ(waiting->peer, 0);
+        EXPECT_EQ(waiting->channel, 5U);
+        EXPECT_EQ(waiting->bytes, length);
+        const Transfer* const claim = look(Transfer::Match::claim);
+        ASSERT_TRUE(claim->done);
+        EXPECT_EQ(claim->number, waiting->number);
+        const Transfer& later = receive(5);  // waits, or gets the second
+        receiver_.release(5, claim->number);
+        const Transfer& own = receive(5);
+        for (int turn = 0; turn < 200 && !(own.done && later.done); ++turn) {
+            sender_.progress();
+            receiver_.progress();
+        }
+        EXPECT_TRUE(first.done && second.done) << length;
+        ASSERT_TRUE(arrived(own)) << length;
+        ASSERT_TRUE(arrived(later)) << length;
+        const Transfer* const nothing = look(Transfer::Match::probe);
+        EXPECT_FALSE(nothing->done);
+        EXPECT_TRUE(receiver_.cancel_receive(transfers_.back()));
+    }
+}
+
+TEST_P(MailboxTurns, a_released_message_goes_to_the_receive_that_waits) {
+    Transfer claim;
+    claim.match = Transfer::Match::claim;
+    claim.peer = 0;
+    claim.channel = 3;
+    receiver_.post_receive(claim);
+    send(3);
+    receiver_.progress();
+    ASSERT_TRUE(claim.done);
+    const Transfer& waiting = receive(3);
+    receiver_.progress();
+    EXPECT_FALSE(waiting.done);
+    receiver_.release(3, claim.number);
+    ASSERT_TRUE(arrived(waiting));
+    receiver_.release(3, claim.number);  // nothing is left
+}
+
 // Long enough for its payload to come in more turns than one, and one that combines.
 TEST_P(MailboxTurns, what_follows_the_end_of_a_long_message_waits_too) {
     length_ = std::size_t{100} << 10;  // more than the ring holds

@@ -12,12 +12,22 @@ auto takes_from(int source) {
     return [source](const Transfer* t) { return t->peer == any_source || t->peer == source; };
 }
 
+// Whether a message that no receive has matched, nor a claim, is one for this receive, probe or claim.
+bool suits(const Unexpected& message, const Transfer& receive) {
+    return message.bound == nullptr && !message.claimed &&
+           (receive.peer == any_source || message.source == receive.peer) &&
+           ((message.frame.channel ^ receive.channel) & receive.channel_bits) == 0;
+}
+
 }  // namespace
 
 void Matching::post(Transfer& receive) {
     TUTTI_ASSERT(receive.peer >= any_source);
-    TUTTI_ASSERT(!receive.done);
-    posted_.add(receive.channel, &receive);
+    TUTTI_ASSERT(!receive.done && receive.number == 0);
+    if (receive.match == Transfer::Match::take)
+        posted_.add(receive.channel, &receive);
+    else
+        probes_.push_back(&receive);
     if (receive.peer == any_source) ++posted_for_any_;
 }
 
@@ -51,19 +61,33 @@ const Transfer* Matching::posted_for(int source, std::uint64_t channel) const {
 
 bool Matching::withdraw(const Transfer& receive) {
     TUTTI_ASSERT(receive.peer >= any_source);
-    const auto found = posted_.find(receive.channel);
-    if (found == posted_.end()) return false;
-    const auto count = posted_.remove_if(found, [&](const Transfer* other) { return other == &receive; });
+    const auto is_it = [&](const Transfer* other) { return other == &receive; };
+    std::size_t count = 0;
+    if (receive.match != Transfer::Match::take)
+        count = std::erase_if(probes_, is_it);
+    else if (const auto found = posted_.find(receive.channel); found != posted_.end())
+        count = posted_.remove_if(found, is_it);
     TUTTI_ASSERT(count <= 1);
     TUTTI_ASSERT(count == 0 || receive.peer != any_source || posted_for_any_ > 0);
     if (count > 0 && receive.peer == any_source) --posted_for_any_;
     return count > 0;
 }
 
+Transfer* Matching::take_probe(const Unexpected& message) {
+    const auto found = std::ranges::find_if(probes_, [&](const Transfer* probe) { return suits(message, *probe); });
+    if (found == probes_.end()) return nullptr;
+    Transfer* const probe = *found;
+    probes_.erase(found);
+    TUTTI_ASSERT(probe->match != Transfer::Match::take && (probe->peer != any_source || posted_for_any_ > 0));
+    if (probe->peer == any_source) --posted_for_any_;
+    return probe;
+}
+
 Unexpected& Matching::keep(int source, const Frame& frame) {
     TUTTI_ASSERT(source >= 0);
     Unexpected message;
     message.source = source;
+    message.number = ++last_number_;
     message.frame = frame;
     return unexpected_.add(frame.channel, std::move(message));
 }
@@ -78,13 +102,30 @@ Unexpected& Matching::keep_with_bytes(int source, const Frame& frame) {
 
 Unexpected* Matching::find(const Transfer& receive) {
     TUTTI_ASSERT(receive.peer >= any_source);
-    const auto found = unexpected_.empty() ? unexpected_.end() : unexpected_.find(receive.channel);
+    if (unexpected_.empty()) return nullptr;
+    if (receive.number != 0) return claimed(receive.channel, receive.number);
+    const Unexpected* first = nullptr;
+    if (~receive.channel_bits != 0) {
+        unexpected_.for_each([&](const Unexpected& one) {
+            if (suits(one, receive) && (first == nullptr || one.number < first->number)) first = &one;
+        });
+        return const_cast<Unexpected*>(first);
+    }
+    const auto found = unexpected_.find(receive.channel);
     if (found == unexpected_.end()) return nullptr;
     TUTTI_ASSERT(!found->second.empty());
-    const auto message = std::ranges::find_if(found->second, [&](const Unexpected& u) {
-        return u.bound == nullptr && (receive.peer == any_source || u.source == receive.peer);
-    });
+    const auto message = std::ranges::find_if(found->second, [&](const Unexpected& u) { return suits(u, receive); });
     return message == found->second.end() ? nullptr : &*message;
+}
+
+Unexpected* Matching::claimed(std::uint64_t channel, std::uint64_t number) {
+    TUTTI_ASSERT(number > 0);
+    const auto found = unexpected_.find(channel);
+    if (found == unexpected_.end()) return nullptr;
+    const auto message = std::ranges::find(found->second, number, &Unexpected::number);
+    if (message == found->second.end()) return nullptr;
+    TUTTI_ASSERT(message->claimed);
+    return &*message;
 }
 
 void Matching::forget(const Unexpected& message) {
@@ -113,8 +154,9 @@ const std::list<Unexpected>& Matching::on(std::uint64_t channel) const {
 }
 
 void Matching::drop_all() {
-    TUTTI_ASSERT(posted_for_any_ == 0 || !posted_.empty());
+    TUTTI_ASSERT(posted_for_any_ == 0 || !posted_.empty() || !probes_.empty());
     posted_.clear();
+    probes_.clear();
     unexpected_.clear();
     posted_for_any_ = 0;
 }

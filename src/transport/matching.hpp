@@ -14,12 +14,15 @@
 #include <functional>
 #include <list>
 #include <span>
+#include <vector>
 
 namespace tutti::transport {
 
 /// A message that has come before its receive.
 struct Unexpected {
     int source = 0;
+    std::uint64_t number = 0;  ///< in order of arrival, from 1
+    bool claimed = false;      ///< only a receive with its number may take it
     Frame frame{};
     SpareMemory::Block bytes{};      ///< eager: the frame.length bytes of the message
     bool complete = false;           ///< all bytes have arrived; always true for a request to send, which carries none
@@ -38,9 +41,11 @@ class Matching {
     bool is_posted(int source, std::uint64_t channel) const;
     /// The waiting receive that names this source (not any_source); null: there is none.
     const Transfer* posted_for(int source, std::uint64_t channel) const;
-    /// Takes out a receive; false: it was not waiting.
+    /// Takes out a receive, probe or claim; false: it was not waiting.
     bool withdraw(const Transfer& receive);
-    /// Whether a receive from any source waits.
+    /// Removes and returns the waiting probe or claim that a message, which no receive waits for, matches; null: none.
+    Transfer* take_probe(const Unexpected& message);
+    /// Whether a receive, probe or claim of any source waits.
     bool waits_for_any() const noexcept { return posted_for_any_ > 0; }
 
     // ---- Messages that wait
@@ -48,8 +53,11 @@ class Matching {
     Unexpected& keep(int source, const Frame& frame);
     /// As keep(), with memory for the bytes of the message.
     Unexpected& keep_with_bytes(int source, const Frame& frame);
-    /// The message that a receive matches; null: none waits.
+    /// The message that a receive, probe or claim matches; null: none waits. cost: the messages on its channel; of a
+    /// probe or claim with fewer channel_bits, all that wait.
     Unexpected* find(const Transfer& receive);
+    /// The claimed message with this number; null: it has been dropped.
+    Unexpected* claimed(std::uint64_t channel, std::uint64_t number);
     void forget(const Unexpected& message);
     void forget_if(std::uint64_t channel, const std::function<bool(const Unexpected&)>& condition);
     void forget_if(const std::function<bool(const Unexpected&)>& condition);
@@ -64,7 +72,9 @@ class Matching {
     ByChannel<Transfer*> posted_;
     ByChannel<Unexpected> unexpected_;  // in order of arrival
     SpareMemory memory_;                // the memory of their bytes
-    std::size_t posted_for_any_ = 0;    // receives of any source
+    std::vector<Transfer*> probes_;     // and claims, that wait
+    std::size_t posted_for_any_ = 0;    // receives, probes and claims of any source
+    std::uint64_t last_number_ = 0;
 };
 
 }  // namespace tutti::transport

@@ -67,5 +67,59 @@ TEST(Matches, are_made_with_messages_that_came_before_in_their_order) {
     EXPECT_TRUE(matching.on(7).empty());
 }
 
+Transfer probe_of(int source, std::uint64_t channel, Transfer::Match match = Transfer::Match::probe) {
+    Transfer transfer = receive_of(source, channel);
+    transfer.match = match;
+    return transfer;
+}
+
+TEST(Matches, of_probes_are_made_with_messages_that_no_receive_waits_for) {
+    Matching matching;
+    Transfer probe = probe_of(any_source, 7), other = probe_of(2, 7), wide = probe_of(any_source, 0x100);
+    wide.channel_bits = ~std::uint64_t{0xff};
+    for (Transfer* one : {&probe, &other, &wide}) matching.post(*one);
+    EXPECT_TRUE(matching.waits_for_any());
+    EXPECT_EQ(matching.take_posted(1, 7), nullptr) << "a probe takes no message";
+    Unexpected& first = matching.keep(1, on(7));
+    EXPECT_EQ(matching.take_probe(first), &probe);
+    EXPECT_EQ(matching.take_probe(first), nullptr);
+    EXPECT_EQ(matching.take_probe(matching.keep(1, on(0x1ff))), &wide);
+    EXPECT_FALSE(matching.waits_for_any());
+    EXPECT_TRUE(matching.withdraw(other));
+    EXPECT_FALSE(matching.withdraw(other));
+    EXPECT_EQ(matching.take_probe(matching.keep(2, on(7))), nullptr);
+}
+
+TEST(Matches, of_several_channels_are_made_in_order_of_arrival) {
+    Matching matching;
+    for (const std::uint64_t channel : {0x109, 0x101, 0x203, 0x105}) matching.keep(1, on(channel));
+    Transfer any = probe_of(any_source, 0x100);
+    any.channel_bits = ~std::uint64_t{0xff};
+    for (const std::uint64_t channel : {0x109, 0x101, 0x105}) {
+        Unexpected* const message = matching.find(any);
+        ASSERT_NE(message, nullptr);
+        EXPECT_EQ(message->frame.channel, channel);
+        matching.forget(*message);
+    }
+    EXPECT_EQ(matching.find(any), nullptr);
+}
+
+TEST(Matches, of_claimed_messages_are_made_by_their_number_alone) {
+    Matching matching;
+    Unexpected& first = matching.keep(1, on(7));
+    Unexpected& second = matching.keep(1, on(7));
+    first.claimed = true;
+    EXPECT_EQ(matching.find(receive_of(1, 7)), &second);
+    EXPECT_EQ(matching.find(probe_of(1, 7)), &second);
+    Transfer own = receive_of(1, 7);
+    own.number = first.number;
+    EXPECT_EQ(matching.find(own), &first);
+    EXPECT_EQ(matching.claimed(7, first.number), &first);
+    EXPECT_EQ(matching.claimed(7, 99), nullptr);
+    EXPECT_EQ(matching.claimed(8, first.number), nullptr);
+    first.claimed = false;
+    EXPECT_EQ(matching.find(receive_of(1, 7)), &first) << "it is back at its place";
+}
+
 }  // namespace
 }  // namespace tutti::transport

@@ -67,6 +67,7 @@ bool Mailbox::on_short(Peer& p, Stream& stream, const ShortMessage& message, Tra
         Unexpected& kept = matching_.keep_with_bytes(p.rank, frame);
         kept.complete = true;
         stream.take(kept.bytes.get());
+        tell_probes(kept);
         return true;
     }
     if (!findings_.fits(p.rank, frame, *receive)) return false;

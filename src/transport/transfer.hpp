@@ -40,8 +40,18 @@ class ByteSink {
 };
 
 struct Transfer {
+    /// What a receive does with the message that it matches. A probe and a claim become a description of it: peer,
+    /// channel, fingerprint, bytes and number.
+    enum class Match : std::uint8_t {
+        take,   ///< takes its bytes
+        probe,  ///< leaves it where it is
+        claim,  ///< leaves it there, but keeps it for the receive that names its number
+    };
+    Match match = Match::take;
     int peer = any_source;  ///< receives: becomes the sender's rank once matched
     std::uint64_t channel = 0;
+    std::uint64_t channel_bits = ~std::uint64_t{0};  ///< probes and claims: the bits of the channel that count
+    std::uint64_t number = 0;  ///< receives: the number of the claimed message that it takes; 0: the next that matches
     std::uint64_t fingerprint = 0;
     const std::byte* source = nullptr;  ///< sends
     std::byte* target = nullptr;        ///< receives into memory

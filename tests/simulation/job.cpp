@@ -30,7 +30,11 @@ std::byte byte_of(std::size_t message, std::size_t at) {
     return static_cast<std::byte>(message * 31 + at * 7 + at / 251);
 }
 
+constexpr std::uint64_t ways = 4;
+
 }  // namespace
+
+enum class Job::Way : std::uint8_t { receive, probe, claim, release };
 
 // Of the script: a collective, or messages (from != to) of all ranks' pairs that it names.
 struct Job::Step {
@@ -40,6 +44,7 @@ struct Job::Step {
     int from = -1, to = -1;
     std::size_t bytes = 0, tag = 0;
     bool any_source = false;
+    Way way = Way::receive;
     bool paced = false;  // both ends wait for it before they go on
     bool late = false;   // it meets its receive when all else of the script is over
     // Rank culprit_ calls this instead.
@@ -48,6 +53,7 @@ struct Job::Step {
 
 struct Job::Message {
     std::size_t number = 0;
+    Way way = Way::receive;
     bool receives = false;
     Transfer transfer;
     std::vector<std::byte> bytes;
@@ -92,6 +98,9 @@ class Job::Rank final : public transport::Calls {
     bool begin_next();
     void begin(const Step& step);
     void post(const Step& step, std::size_t number);
+    void receive_found(Message& message);
+    void look_around();
+    void check_found(const Transfer& found);
     bool finish_collective();
     bool finish_messages();
     bool heed_mailbox();
@@ -120,6 +129,7 @@ bool Job::Rank::turn() {
     }
     bool moved = mailbox_.progress();
     if (!heed_mailbox()) return true;
+    if (below(job_.chance_, 30) == 0) look_around();
     if (execution_) {
         moved |= execution_->progress();
         if (!heed_mailbox()) return true;
@@ -186,13 +196,54 @@ void Job::Rank::post(const Step& step, std::size_t number) {
     message.transfer.channel = Channel::of_message(0, step.tag);
     message.transfer.bytes = step.bytes;
     if (message.receives) {
+        message.way = step.way;
         message.transfer.target = message.bytes.data();
+        if (step.way != Way::receive) {
+            message.transfer.match = step.way == Way::probe ? Transfer::Match::probe : Transfer::Match::claim;
+            message.transfer.bytes = 0;
+        }
         mailbox_.post_receive(message.transfer);
         return;
     }
     for (std::size_t i = 0; i < step.bytes; ++i) message.bytes[i] = byte_of(number, i);
     message.transfer.source = message.bytes.data();
     mailbox_.post_send(message.transfer);
+}
+
+// A probe or claim has found the message.
+void Job::Rank::receive_found(Message& message) {
+    Transfer& transfer = message.transfer;
+    check_found(transfer);
+    if (transfer.bytes != message.bytes.size()) {
+        job_.wrong_ =
+            fmt::format("rank {}: a probe finds {} bytes instead of message {}", rank_, transfer.bytes, message.number);
+        return;
+    }
+    if (message.way == Way::release) mailbox_.release(transfer.channel, transfer.number);
+    if (message.way != Way::claim) transfer.number = 0;
+    transfer.match = Transfer::Match::take;
+    mailbox_.post_receive(transfer);
+}
+
+// For any message: it is one that this rank has yet to receive.
+void Job::Rank::look_around() {
+    Transfer look;
+    look.match = below(job_.chance_, 2) == 0 ? Transfer::Match::probe : Transfer::Match::claim;
+    look.channel = Channel::of_message(0, 0);
+    look.channel_bits = ~Channel::tag_mask;
+    mailbox_.post_receive(look);
+    if (!look.done && !mailbox_.cancel_receive(look)) job_.wrong_ = "a probe that waits cannot be cancelled";
+    if (!look.done) return;
+    check_found(look);
+    if (look.match == Transfer::Match::claim) mailbox_.release(look.channel, look.number);
+}
+
+void Job::Rank::check_found(const Transfer& found) {
+    const std::size_t tag = Channel::number(found.channel);
+    const Step* const step = tag < job_.script_.size() ? &job_.script_[tag] : nullptr;
+    if (step == nullptr || step->to != rank_ || step->from != found.peer || step->bytes != found.bytes)
+        job_.wrong_ = fmt::format("rank {}: a probe finds a message of {} bytes with tag {} from rank {}", rank_,
+                                  found.bytes, tag, found.peer);
 }
 
 bool Job::Rank::finish_collective() {
@@ -213,15 +264,25 @@ bool Job::Rank::finish_collective() {
 }
 
 bool Job::Rank::finish_messages() {
-    return std::erase_if(messages_, [&](const Message& message) {
-               if (!message.transfer.done) return false;
-               for (std::size_t i = 0; message.receives && i < message.bytes.size(); ++i) {
-                   if (message.bytes[i] == byte_of(message.number, i)) continue;
-                   job_.wrong_ = fmt::format("rank {}: byte {} of message {} is wrong", rank_, i, message.number);
-                   break;
-               }
-               return true;
-           }) > 0;
+    bool found = false;
+    for (Message& message : messages_) {
+        if (!message.transfer.done || message.transfer.match == Transfer::Match::take) continue;
+        receive_found(message);
+        found = true;
+    }
+    return std::erase_if(messages_,
+                         [&](const Message& message) {
+                             if (!message.transfer.done || message.transfer.match != Transfer::Match::take)
+                                 return false;
+                             for (std::size_t i = 0; message.receives && i < message.bytes.size(); ++i) {
+                                 if (message.bytes[i] == byte_of(message.number, i)) continue;
+                                 job_.wrong_ =
+                                     fmt::format("rank {}: byte {} of message {} is wrong", rank_, i, message.number);
+                                 break;
+                             }
+                             return true;
+                         }) > 0 ||
+           found;
 }
 
 // False: the rank has found something, and will fail.
@@ -330,11 +391,13 @@ void Job::add_messages() {
     // Nothing but news tells a receive of any source that the connection to one of them has broken off.
     step.any_source = below(chance_, 4) == 0 && fault_ != Fault::cut;
     if (fault_ == Fault::death) lifelines_tell_ |= step.any_source;
+    if (below(chance_, 2) == 0) step.way = static_cast<Way>(below(chance_, ways));
     std::uint64_t count = 1;
     if (below(chance_, 50) == 0) {
         count = 2 + below(chance_, 20);
         step.bytes = 1 + below(chance_, 250'000);
         step.any_source = false;
+        if (step.way == Way::release) step.way = Way::claim;  // a message that returns must not meet another's receive
         step.late = below(chance_, 2) == 0;
         step.paced = !step.late && below(chance_, 2) == 0;
     }

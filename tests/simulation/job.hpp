@@ -41,6 +41,8 @@ class Job {
     int failed() const;
 
  private:
+    /// How a rank comes to a message: by a receive; or it probes or claims the message first, and may give it back.
+    enum class Way : std::uint8_t;
     struct Step;
     struct Message;
     class Rank;

@@ -23,6 +23,10 @@ ROWS = {
         "    if (SEEDED && message != found->second.end() && found->second.back().source == message->source &&\n"
         "        found->second.back().bound == nullptr)\n        return &found->second.back();\n"
         "    return message == found->second.end() ? nullptr : &*message;\n", "jobs"),
+    "a_probe_that_waits_is_told_nothing": (
+        "transport/mailbox.cpp", "probe = matching_.take_probe(message)", "probe = SEEDED ? nullptr : matching_.take_probe(message)", "jobs"),
+    "a_released_message_stays_claimed": (
+        "transport/mailbox.cpp", "    message->claimed = false;\n", "    message->claimed = SEEDED;\n", "jobs"),
     "bytes_with_a_wrong_checksum_pass_for_a_break": (
         "transport/peers.cpp", "    return state == StreamState::damaged;\n",
         "    return !SEEDED && state == StreamState::damaged;\n", "jobs"),
