@@ -169,6 +169,15 @@ struct RecvOptions {
     milliseconds timeout{0};
     Stream stream{};
 };
+struct SendrecvOptions {
+    int send_tag = 0;
+    int recv_tag = 0;
+    ProcessGroup group{};
+    std::optional<int> group_dst{};  ///< instead of dst
+    std::optional<int> group_src{};  ///< instead of src
+    milliseconds timeout{0};
+    Stream stream{};
+};
 
 template <class T>
 detail::LeftOut::operator const T&() const {
@@ -263,6 +272,32 @@ TUTTI_API void send_to_group_rank(ConstTensorView tensor, int group_dst, const S
 TUTTI_API int recv(TensorView tensor, const RecvOptions& options = {});
 [[nodiscard]] TUTTI_API Work isend(ConstTensorView tensor, int dst, const SendOptions& options = {});
 [[nodiscard]] TUTTI_API Work irecv(TensorView tensor, const RecvOptions& options = {});
+
+/// As a rank in sendrecv and its relatives: there is nobody on this side, so nothing is sent, or received, and the
+/// tensor of the side is not looked at (MPI_PROC_NULL). The end of a line of ranks passes it on its open side.
+inline constexpr int no_rank = -2;
+/// Sends one tensor and receives another at once, so that ranks which exchange in a circle do not wait for each other.
+/// Both are ordinary messages: send, recv and the others may be on the other side, and dtypes and counts of the two may
+/// differ. The tensors may overlap: the values that leave are those from before the call.
+///
+/// dst      global rank of the receiver, this rank too, or no_rank; exactly one of dst and options.group_dst
+/// src      global rank of the sender, this rank too, or no_rank; neither src nor options.group_src: any rank
+/// returns  the global rank of the sender; no_rank where that is the source
+/// errors   as send and recv
+/// cost     that of a send and a recv, which overlap
+/// source   MPI 4.1, 3.10
+TUTTI_API int sendrecv(ConstTensorView send_tensor, std::optional<int> dst, TensorView recv_tensor,
+                       std::optional<int> src, const SendrecvOptions& options = {});
+/// The same without waiting: one Work for both sides. Its source_rank() is the sender's.
+[[nodiscard]] TUTTI_API Work isendrecv(ConstTensorView send_tensor, std::optional<int> dst, TensorView recv_tensor,
+                                       std::optional<int> src, const SendrecvOptions& options = {});
+/// As sendrecv, in one tensor: its values leave, and the sender's take their place. Host memory only.
+///
+/// A tensor of up to 256 KB is one message. A longer one goes in messages of 256 KB, one after the other, so its two
+/// peers must call sendrecv_replace too (with a plain send or recv of all of it: CollectiveMismatch).
+/// memory   at most 256 KB, whatever the length; a tensor that is not contiguous is packed, which takes its size
+TUTTI_API int sendrecv_replace(TensorView tensor, std::optional<int> dst, std::optional<int> src,
+                               const SendrecvOptions& options = {});
 
 /// One operation of a batch.
 struct TUTTI_API P2POp {

@@ -3,8 +3,8 @@
  * Common to all functions:
  *   - They return TUTTI_OK or an error code; tutti_last_error() has the message. No C++ exception leaves them. A
  *     function that fails leaves the targets of its out arguments unchanged.
- *   - Each handle (tutti_store, tutti_group, tutti_work) is released by the function that the comments name, also while
- *     other threads use it. A handle that never existed, is of another kind, or was released gives
+ *   - Each handle (tutti_store, tutti_group, tutti_work, tutti_message) is released by the function that the comments
+ * name, also while other threads use it. A handle that never existed, is of another kind, or was released gives
  *     TUTTI_INVALID_ARGUMENT. So does NULL, unless a comment says otherwise.
  *   - Any thread may call them. Collectives must be issued in the same order on all ranks.
  *   - Times are in milliseconds; 0: the default of the store, group or operation; negative: TUTTI_INVALID_ARGUMENT.
@@ -66,6 +66,7 @@ TUTTI_API void tutti_free(void* memory);
 typedef struct tutti_store tutti_store;
 typedef struct tutti_group tutti_group;
 typedef struct tutti_work tutti_work;
+typedef struct tutti_message tutti_message;
 
 /* ---- Tensors --------------------------------------------------------------------------------------------------- */
 
@@ -444,6 +445,52 @@ TUTTI_API tutti_status tutti_isend(const tutti_tensor* tensor, int dst, const tu
                                    tutti_work** work);
 TUTTI_API tutti_status tutti_irecv(const tutti_tensor* tensor, int src, const tutti_options* options,
                                    tutti_work** work);
+
+/* As a rank: nobody is on this side, whose tensor may be NULL. As a tag, of probes: any. */
+enum { TUTTI_NO_RANK = -2, TUTTI_ANY_TAG = -1 };
+
+/* Sends `sent`, which is only read, to `dst` with send_tag, and receives `received` from `src` or TUTTI_ANY_RANK with
+ * recv_tag, both at once; dst and src may be this rank itself, or TUTTI_NO_RANK. `sender` (may be NULL): the rank of
+ * the sender, or TUTTI_NO_RANK. tutti_options.tag has to be 0. */
+TUTTI_API tutti_status tutti_sendrecv(const tutti_tensor* sent, int dst, int send_tag, const tutti_tensor* received,
+                                      int src, int recv_tag, const tutti_options* options, int* sender);
+TUTTI_API tutti_status tutti_isendrecv(const tutti_tensor* sent, int dst, int send_tag, const tutti_tensor* received,
+                                       int src, int recv_tag, const tutti_options* options, tutti_work** work);
+/* The same in one tensor, whose values leave before others take their place. Beyond 256 KB it goes in pieces, so its
+ * two peers must call this function too. */
+TUTTI_API tutti_status tutti_sendrecv_replace(const tutti_tensor* tensor, int dst, int send_tag, int src, int recv_tag,
+                                              const tutti_options* options, int* sender);
+
+/* What a probe knows of a message. */
+typedef struct tutti_message_info {
+    int32_t source; /* global rank of the sender */
+    int32_t group_source;
+    int32_t tag;
+    int32_t dtype;
+    int64_t count; /* elements */
+    uint64_t bytes;
+} tutti_message_info;
+
+/* Waits for a message from `src` or TUTTI_ANY_RANK with `tag` or TUTTI_ANY_TAG that no receive waits for, describes it,
+ * and leaves it where it is. tutti_options.tag has to be 0. */
+TUTTI_API tutti_status tutti_probe(int src, int tag, const tutti_options* options, tutti_message_info* info);
+/* The same without waiting; `*found`: 1 if there is such a message, else 0, and `info` stays unchanged. */
+TUTTI_API tutti_status tutti_iprobe(int src, int tag, const tutti_options* options, int* found,
+                                    tutti_message_info* info);
+/* As these two, but no other receive and no probe gets the message: tutti_message_recv() or tutti_message_irecv() does.
+ * `info` may be NULL. Release the handle with tutti_message_free(). */
+TUTTI_API tutti_status tutti_matched_probe(int src, int tag, const tutti_options* options, tutti_message** message,
+                                           tutti_message_info* info);
+TUTTI_API tutti_status tutti_matched_iprobe(int src, int tag, const tutti_options* options, int* found,
+                                            tutti_message** message, tutti_message_info* info);
+/* Receives the message, once, into a tensor of its dtype and count. TUTTI_INVALID_ARGUMENT for another tensor: the
+ * message is still there. */
+TUTTI_API tutti_status tutti_message_recv(tutti_message* message, const tutti_tensor* tensor, int64_t timeout_ms);
+TUTTI_API tutti_status tutti_message_irecv(tutti_message* message, const tutti_tensor* tensor, int64_t timeout_ms,
+                                           tutti_work** work);
+/* Releases the handle. A message that has not been received returns to its place, where others can receive it. NULL:
+ * does nothing. */
+TUTTI_API tutti_status tutti_message_free(tutti_message* message);
 
 /* ---- Work ------------------------------------------------------------------------------------------------------ */
 

@@ -25,6 +25,7 @@
 #include <tutti/object.hpp>
 #include <tutti/object_collectives.hpp>
 #include <tutti/plan.hpp>
+#include <tutti/probe.hpp>
 #include <tutti/process_group.hpp>
 #include <tutti/quantized.hpp>
 #include <tutti/reduce_op.hpp>

@@ -202,6 +202,8 @@ Work launch(const char* name, const std::shared_ptr<Group>& group, const std::ve
     PreparedOperation whole = one_for(name, group, started.size());
     for (const PreparedOperation& operation : operations)
         whole->outputs.insert(whole->outputs.end(), operation->outputs.begin(), operation->outputs.end());
+    // Of one receive among others the whole knows the sender.
+    whole->is_receive = std::ranges::count_if(started, [](const auto& one) { return one->is_receive; }) == 1;
     const auto countdown = std::make_shared<Countdown>();
     countdown->left = started.size();
     countdown->results = std::move(results);
@@ -212,6 +214,7 @@ Work launch(const char* name, const std::shared_ptr<Group>& group, const std::ve
             {
                 const std::lock_guard lock(countdown->mutex);
                 if (const auto error = one->error(); error && !countdown->first) countdown->first = error;
+                if (whole->is_receive && one->is_receive) whole->transfer.peer = one->transfer.peer;
                 TUTTI_ASSERT(countdown->left > 0);
                 if (--countdown->left > 0) return;
             }

@@ -1,4 +1,4 @@
-// send, recv, batches, and the barrier that names the missing ranks.
+// send, recv, sendrecv, batches, and the barrier that names the missing ranks.
 #include "api/arguments.hpp"
 #include "api/call.hpp"
 #include "api/coalescing_internal.hpp"
@@ -12,7 +12,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
+#include <memory>
 
 namespace tutti {
 namespace {
@@ -177,8 +180,7 @@ Work start(Message m) {
     return start_checked(m);
 }
 
-int run(Message m) {
-    check(m);
+int run_checked(const Message& m) {
     if (api::open_scopes == 0 || !api::is_collected(*m.group)) {
         check_not_to_itself(m);
         if (const int peer = run_at_once(m); peer != not_run) return peer;
@@ -187,6 +189,117 @@ int run(Message m) {
     if (!api::collect(operation)) detail::group_of(*operation).run(operation);
     TUTTI_ASSERT(operation->transfer.peer >= 0 || !operation->done());
     return operation->transfer.peer;
+}
+int run(Message m) {
+    check(m);
+    return run_checked(m);
+}
+
+// ---- Both directions at once
+
+/// The two messages of a sendrecv; a side where nobody is has none.
+struct Exchange {
+    Exchange(const char* name, const ConstTensorView& sent, std::optional<int> dst, const ConstTensorView& received,
+             std::optional<int> src, const SendrecvOptions& o)
+        : group(group_of(o.group, name)) {
+        api::check_timeout(name, o.timeout);
+        if (dst != no_rank && o.group_dst != no_rank) {
+            out.emplace(Message{name, sent, dst, o.group_dst, o.send_tag, o.group, o.timeout, false, {}, o.stream});
+            check(*out);
+        }
+        if (src != no_rank && o.group_src != no_rank) {
+            in.emplace(Message{name, received, src, o.group_src, o.recv_tag, o.group, o.timeout, true, {}, o.stream});
+            check(*in);
+        }
+    }
+
+    /// Those that there are. The receive first, so that it waits when a message to this rank itself comes.
+    std::vector<PreparedOperation> prepared() const {
+        std::vector<PreparedOperation> operations;
+        if (in) operations.push_back(prepare(*in));
+        if (out) operations.push_back(prepare(*out));
+        return operations;
+    }
+
+    std::shared_ptr<Group> group;
+    std::optional<Message> out{}, in{};
+};
+
+int run_recorded(const Exchange& both) {
+    std::vector<Work> works;
+    for (const auto* side : {&both.in, &both.out}) {
+        if (*side) works.push_back(start_checked(**side));
+    }
+    for (Work& work : works) work.wait();
+    return both.in ? both.in->peer : no_rank;
+}
+
+int run_exchange(const Exchange& both) {
+    if (api::call_recorder != nullptr) return run_recorded(both);
+    if (!both.in || !both.out) {
+        if (both.out) run_checked(*both.out);
+        return both.in ? run_checked(*both.in) : no_rank;
+    }
+    const bool collected = api::is_collected(*both.group);
+    if (!collected && run_at_once(*both.out) != not_run) return run_checked(*both.in);
+    const std::vector<PreparedOperation> operations = both.prepared();
+    const detail::Operation& receiving = *operations.front();
+    TUTTI_ASSERT(receiving.is_receive && operations.size() == 2);
+    if (collected) {
+        for (const auto& operation : operations) api::collect(operation);
+        return receiving.transfer.peer;
+    }
+    const auto results = api::set_apart("sendrecv", operations);
+    both.group->backends().submit_together(operations, false);
+    for (const auto& operation : operations) both.group->world().wait_for_call(*operation);
+    for (const auto& write : results) write();
+    return receiving.transfer.peer;
+}
+
+constexpr std::size_t replaced_bytes = transport::Mailbox::eager_bytes;  // of a piece: needs no answer over TCP
+
+// The pieces that leave are one ahead of those that come, which wait until their place has been read.
+int replace(const TensorView& whole, const Exchange& both, milliseconds timeout) {
+    TUTTI_ASSERT(whole.contiguous());
+    if (both.out && !both.in) check_not_to_itself(*both.out);
+    const Deadline deadline = Deadline::after(timeout.count() > 0 ? timeout : both.group->timeout());
+    const std::size_t bytes = whole.byte_count(), element = size_of(whole.dtype());
+    const auto scratch = std::make_unique_for_overwrite<std::byte[]>(std::min(bytes, replaced_bytes));
+    const auto view_of = [&](std::byte* data, std::size_t length) {
+        return TensorView(data, Extents::of(static_cast<std::int64_t>(length / element)), whole.dtype());
+    };
+    auto* const data = static_cast<std::byte*>(whole.data());
+    const auto length_at = [&](std::size_t at) { return std::min(bytes - at, replaced_bytes); };
+    const auto begin = [&](std::size_t at) -> PreparedOperation {
+        const TensorView piece = view_of(data + at, length_at(at));
+        Message message{"sendrecv_replace",         piece,         both.out->named_peer,
+                        both.out->named_group_peer, both.out->tag, both.out->named_group,
+                        deadline.timeout(),         false};
+        check(message);
+        if (run_at_once(message) != not_run) return nullptr;
+        PreparedOperation sending = prepare(message);
+        both.group->submit(sending, false);
+        return sending;
+    };
+    int source = both.in ? both.in->peer : no_rank;
+    PreparedOperation ahead = both.out ? begin(0) : nullptr;
+    std::size_t at = 0;
+    do {
+        const PreparedOperation sending = std::move(ahead);
+        const std::size_t length = length_at(at), next = at + length;
+        ahead = both.out && next < bytes ? begin(next) : nullptr;
+        if (both.in) {
+            const TensorView piece = view_of(scratch.get(), length);
+            const std::optional<int> from = source >= 0 ? std::optional(source) : std::nullopt;
+            source = run(
+                {"sendrecv_replace", piece, from, {}, both.in->tag, both.in->named_group, deadline.timeout(), true});
+        }
+        if (sending) both.group->world().wait_for_call(*sending);
+        if (both.in && length > 0) std::memcpy(data + at, scratch.get(), length);
+        at = next;
+    } while (at < bytes);
+    TUTTI_ASSERT(ahead == nullptr && (source >= 0 || source == no_rank));
+    return source;
 }
 
 }  // namespace
@@ -229,6 +342,39 @@ Work irecv(TensorView tensor, const RecvOptions& o) {
     if (api::is_outside(o.group, "irecv")) return {};
     const record::PublicCall public_call("irecv");
     return start({"irecv", tensor, o.src, o.group_src, o.tag, o.group, o.timeout, true, {}, o.stream});
+}
+
+int sendrecv(ConstTensorView sent, std::optional<int> dst, TensorView received, std::optional<int> src,
+             const SendrecvOptions& o) {
+    const record::PublicCall public_call("sendrecv");
+    return run_exchange({"sendrecv", sent, dst, received, src, o});
+}
+
+Work isendrecv(ConstTensorView sent, std::optional<int> dst, TensorView received, std::optional<int> src,
+               const SendrecvOptions& o) {
+    if (api::is_outside(o.group, "isendrecv")) return {};
+    const record::PublicCall public_call("isendrecv");
+    const Exchange both("isendrecv", sent, dst, received, src, o);
+    return api::launch("isendrecv", both.group, both.prepared(), api::Driver::background);
+}
+
+int sendrecv_replace(TensorView tensor, std::optional<int> dst, std::optional<int> src, const SendrecvOptions& o) {
+    constexpr const char* name = "sendrecv_replace";
+    const record::PublicCall public_call(name);
+    api::refuse_if_recorded(name);
+    const Exchange both(name, tensor, dst, tensor, src, o);
+    if (tensor.device().type != Device::Type::cpu) {
+        api::refuse("{}: tensor on {}: expected host memory (sendrecv takes a second tensor on the device)", name,
+                    to_string(tensor.device()));
+    }
+    if (api::is_collected(*both.group))
+        api::refuse("{}: a Coalescing scope collects this thread's calls: expected sendrecv in it", name);
+    if (tensor.contiguous()) return replace(tensor, both, o.timeout);
+    const Tensor packed = empty(tensor.dtype(), tensor.shape());
+    copy(packed.view(), tensor);
+    const int source = replace(packed.view(), both, o.timeout);
+    copy(tensor, packed.view());
+    return source;
 }
 
 P2POp isend_op(ConstTensorView tensor, int peer, const P2POptions& o) {

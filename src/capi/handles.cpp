@@ -25,6 +25,11 @@ Handles<tutti_work, Work>& works() {
     return all;
 }
 
+Handles<tutti_message, std::shared_ptr<MessageEntry>>& messages() {
+    static auto& all = *new Handles<tutti_message, std::shared_ptr<MessageEntry>>("message");
+    return all;
+}
+
 ProcessGroup group_of(const char* function, tutti_group* group) {
     return group == nullptr ? ProcessGroup() : groups().get(function, "group", group);
 }

@@ -10,11 +10,13 @@
 #include "core/assert.hpp"
 
 #include <tutti/tutti.h>
+#include <tutti/probe.hpp>
 #include <tutti/process_group.hpp>
 #include <tutti/store.hpp>
 #include <tutti/work.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -70,10 +72,18 @@ struct StoreEntry {
     std::optional<std::uint16_t> port{};
 };
 
+/// One thread at a time receives a message or gives it back.
+struct MessageEntry {
+    explicit MessageEntry(MatchedMessage message) : held(std::move(message)) {}
+    std::mutex mutex;
+    MatchedMessage held;
+};
+
 /// The tables of handles are never destroyed, since threads may use them while the process ends.
 Handles<tutti_store, StoreEntry>& stores();
 Handles<tutti_group, ProcessGroup>& groups();
 Handles<tutti_work, Work>& works();
+Handles<tutti_message, std::shared_ptr<MessageEntry>>& messages();
 
 /// NULL: the empty ProcessGroup, which stands for the default group.
 ProcessGroup group_of(const char* function, tutti_group* group);

@@ -153,13 +153,15 @@ void Group::choose_way(Operation& operation) {
     operation.schedule = planner_.plan(operation.call, {.symmetric = operation.is_symmetric});
 }
 
+void Group::refuse_if_over(const char* name) const {
+    if (const auto& failure = world_->flight().failure()) inquiry_.refuse(name, failure);
+    if (left_)
+        inquiry_.refuse(name, std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was destroyed", name_))));
+}
+
 void Group::begin(const std::shared_ptr<Operation>& operation) {
     TUTTI_ASSERT(operation != nullptr && !operation->done());
-    if (const auto& failure = world_->flight().failure()) inquiry_.refuse(operation->name, failure);
-    if (left_) {
-        inquiry_.refuse(operation->name,
-                        std::make_exception_ptr(Aborted(fmt::format("group \"{}\" was destroyed", name_))));
-    }
+    refuse_if_over(operation->name);
     operation->run.started = Clock::now();
     operation->deadline = Deadline::after(operation->timeout, operation->run.started);
     operation->group = shared_from_this();

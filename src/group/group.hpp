@@ -99,6 +99,11 @@ class Group final : public Member, public std::enable_shared_from_this<Group> {
     /// Receives a short message from a rank of this host if it has arrived or arrives within a moment, and nothing else
     /// is in flight. False: the receive needs an operation.
     bool receive_now(transport::Transfer& receive);
+    /// Looks once for a message that fits the probe or claim, which then describes it; false: none has come. Moves what
+    /// is in flight. Throws the group's failure, and PeerLost when the named source has left and sends nothing more.
+    bool probe_now(transport::Transfer& probe, const char* name);
+    /// Gives a claimed message back (transport::Mailbox::release).
+    void release(std::uint64_t channel, std::uint64_t message);
     Planner& planner() noexcept { return planner_; }
     const Planner& planner() const noexcept { return planner_; }
     Collectives& collectives() noexcept override { return collectives_; }
@@ -134,6 +139,8 @@ class Group final : public Member, public std::enable_shared_from_this<Group> {
 
  private:
     explicit Group(std::shared_ptr<World> world, SubgroupSpec spec);
+    /// Throws if the group accepts no more operations.
+    void refuse_if_over(const char* name) const;
 
     static algorithm::Layout layout_of(World& world, const Ranks& ranks);
 

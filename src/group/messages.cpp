@@ -1,7 +1,11 @@
-// Short messages between ranks of one host at once: no Operation, list, allocation or clock.
+// Short messages between ranks of one host at once: no Operation, list, allocation or clock. And looks for messages.
 #include "core/assert.hpp"
 #include "group/group.hpp"
 #include "operation/channel.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
 
 namespace tutti::detail {
 
@@ -41,6 +45,37 @@ bool Group::receive_now(transport::Transfer& receive) {
                                               .kind = record::Kind::receive},
                                              begun));
     return true;
+}
+
+bool Group::probe_now(transport::Transfer& probe, const char* name) {
+    TUTTI_ASSERT(Channel::group(probe.channel) == index_ && probe.match != transport::Transfer::Match::take);
+    OperationsInFlight& flight = world_->flight();
+    const OperationsInFlight::Guard guard(flight);
+    flight.hear();  // what had come before a failure counts no more than its receive would
+    refuse_if_over(name);
+    mailbox().post_receive(probe);
+    if (!probe.done) {
+        flight.progress();
+        flight.check();
+    }
+    if (probe.done) return true;
+    mailbox().cancel_receive(probe);
+    refuse_if_over(name);
+    if (probe.peer >= 0 && probe.peer != ranks_.own_global() && world_->verdicts().gone(probe.peer, transport())) {
+        throw PeerLost(fmt::format("{} in group \"{}\" ({} ranks): rank {} has left the group, and sends nothing more",
+                                   name, name_, size(), probe.peer),
+                       {.operation = name, .group = name_, .rank = ranks_.own_global(), .peer = probe.peer});
+    }
+    return false;
+}
+
+void Group::release(std::uint64_t channel, std::uint64_t message) {
+    TUTTI_ASSERT(Channel::group(channel) == index_);
+    if (world_->inherited()) return;
+    OperationsInFlight& flight = world_->flight();
+    const OperationsInFlight::Guard guard(flight);
+    mailbox().release(channel, message);
+    flight.mailboxes().heed();
 }
 
 }  // namespace tutti::detail

@@ -303,6 +303,67 @@ static void messages(void) {
     }
 }
 
+/* A circle, an open line, and messages of which the receiver knows nothing. */
+static void exchanges_of_two(void) {
+    const int next = (rank + 1) % size, before = (rank + size - 1) % size;
+    int32_t out[2] = {value(rank, 1), value(rank, 2)}, in[2] = {0, 0};
+    int from = -1, found = -1;
+    const tutti_tensor sent = TUTTI_VECTOR(out, TUTTI_INT32, 2), received = TUTTI_VECTOR(in, TUTTI_INT32, 2);
+    const tutti_tensor one = TUTTI_VECTOR(in, TUTTI_INT32, 1);
+    tutti_message_info info = {-1, -1, -1, -1, -1, 0};
+    tutti_message* message = NULL;
+    tutti_work* work = NULL;
+    tutti_options options = TUTTI_OPTIONS_INIT;
+    OK(tutti_sendrecv(&sent, next, 4, &received, before, 4, NULL, &from));
+    EXPECT(in[1] == value(before, 2) && from == before);
+    OK(tutti_isendrecv(&sent, before, 0, &received, TUTTI_ANY_RANK, 0, NULL, &work));
+    OK(tutti_work_wait(work, 0));
+    OK(tutti_work_source_rank(work, &from));
+    OK(tutti_work_free(work));
+    EXPECT(in[0] == value(next, 1) && from == next);
+    OK(tutti_sendrecv_replace(&received, next, 1, before, 1, NULL, NULL));
+    EXPECT(in[1] == value(rank, 2));
+    OK(tutti_sendrecv(rank + 1 < size ? &sent : NULL, rank + 1 < size ? rank + 1 : TUTTI_NO_RANK, 0,
+                      rank > 0 ? &received : NULL, rank > 0 ? rank - 1 : TUTTI_NO_RANK, 0, NULL, &from));
+    EXPECT(from == (rank > 0 ? rank - 1 : TUTTI_NO_RANK));
+    options.tag = 5;
+    EXPECT(tutti_probe(TUTTI_ANY_RANK, 5, &options, &info) == TUTTI_INVALID_ARGUMENT);
+    EXPECT(strstr(tutti_last_error(), "options.tag 5") != NULL);
+
+    OK(tutti_isend(&sent, next, &options, &work));
+    OK(tutti_probe(before, TUTTI_ANY_TAG, NULL, &info));
+    EXPECT(info.source == before && info.tag == 5 && info.dtype == TUTTI_INT32 && info.count == 2 && info.bytes == 8);
+    OK(tutti_iprobe(TUTTI_ANY_RANK, 6, NULL, &found, &info));
+    EXPECT(found == 0);
+    OK(tutti_matched_probe(TUTTI_ANY_RANK, 5, NULL, &message, NULL));
+    OK(tutti_iprobe(TUTTI_ANY_RANK, 5, NULL, &found, &info));
+    EXPECT(found == 0);
+    OK(tutti_message_free(message)); /* it returns to its place */
+    OK(tutti_matched_iprobe(before, TUTTI_ANY_TAG, NULL, &found, &message, &info));
+    EXPECT(found == 1 && info.count == 2);
+    EXPECT(tutti_message_recv(message, &one, 0) == TUTTI_INVALID_ARGUMENT);
+    OK(tutti_message_recv(message, &received, 0));
+    EXPECT(in[1] == value(before, 2));
+    EXPECT(tutti_message_recv(message, &received, 0) == TUTTI_INVALID_ARGUMENT);
+    OK(tutti_message_free(message));
+    EXPECT(tutti_message_free(message) == TUTTI_INVALID_ARGUMENT);
+    OK(tutti_message_free(NULL));
+    OK(tutti_work_wait(work, 0));
+    OK(tutti_work_free(work));
+    options.tag = 7; /* others may be here already */
+    OK(tutti_isend(&sent, next, &options, &work));
+    OK(tutti_matched_probe(before, 7, NULL, &message, &info));
+    in[0] = 0;
+    tutti_work* receipt = NULL;
+    OK(tutti_message_irecv(message, &received, 0, &receipt));
+    OK(tutti_work_wait(receipt, 0));
+    EXPECT(in[0] == value(before, 1));
+    OK(tutti_work_free(receipt));
+    OK(tutti_message_free(message));
+    OK(tutti_work_wait(work, 0));
+    OK(tutti_work_free(work));
+}
+
 static void the_group(void) {
     int hosts[MOST_RANKS] = {-1}, number = -1;
     int64_t timeout = 0;
@@ -374,6 +435,7 @@ int main(void) {
         barriers(asynchronous);
     }
     messages();
+    exchanges_of_two();
     the_group();
     OK(tutti_destroy_process_group(NULL));
     EXPECT(tutti_is_initialized() == 0);
