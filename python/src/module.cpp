@@ -37,6 +37,7 @@ NB_MODULE(_core, m) {
     bind_quantized(m);
     bind_point_to_point(m);
     bind_plans(m);
+    bind_probes(m);
     bind_windows(m);
     bind_step_functions(m);
     bind_objects(m);

@@ -10,6 +10,7 @@ void bind_collectives(nanobind::module_& m);
 void bind_quantized(nanobind::module_& m);
 void bind_point_to_point(nanobind::module_& m);
 void bind_plans(nanobind::module_& m);
+void bind_probes(nanobind::module_& m);
 void bind_windows(nanobind::module_& m);
 void bind_step_functions(nanobind::module_& m);
 void bind_trace(nanobind::module_& m);

@@ -1,10 +1,12 @@
 """The collectives and messages of the Python package, on NumPy arrays."""
+import concurrent.futures
 import copy
 import os
 import pathlib
 import pickle
 import sys
 import unittest
+from datetime import timedelta
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import numpy as np
@@ -146,6 +148,65 @@ def messages(rank):
     return x.tolist(), inbox.tolist(), mine.tolist()
 
 
+def as_in_mpi(rank):
+    """The classic programs: a circle, an open line, in place, receives of unknown length, threads."""
+    n, results = dist.get_world_size(), []
+    right, left = (rank + 1) % n, (rank - 1) % n
+    came = np.zeros(2)
+    results.append(dist.sendrecv(np.full(2, float(rank)), right, came, left, send_tag=3, recv_tag=3) == left)
+    work = dist.isendrecv(came, group_dst=right, recv_tensor=came[::-1], group_src=left)
+    assert work is not None and work.wait() and work.source_rank() == left
+    results.append(came.tolist() == [float((rank - 2) % n)] * 2)
+    line = np.full(3, -1)
+    sender = dist.sendrecv(np.arange(3) + rank if rank + 1 < n else None, right if rank + 1 < n else dist.NO_RANK,
+                           line if rank > 0 else None, left if rank > 0 else dist.NO_RANK)
+    results.append((sender, line[2]) == ((left, left + 2) if rank > 0 else (dist.NO_RANK, -1)))
+    long = np.full(100_000, float(rank))
+    dist.sendrecv_replace(long, right, left)
+    results.append(bool((long == left).all()))
+    work = dist.isend(np.arange(rank + 1, dtype=np.int16), right, tag=9)
+    what = dist.probe()
+    results.append((what.source, what.group_source, what.tag, what.dtype, what.count, what.nbytes) ==
+                   (left, left, 9, "int16", left + 1, 2 * left + 2))
+    message = dist.matched_probe(src=left)
+    results.append(message.info == what and dist.iprobe(tag=9) is None and dist.matched_iprobe(tag=9) is None)
+    message.release()
+    again = dist.iprobe(tag=9)
+    results.append(again == what and again is not None and "int16" in repr(again))
+    message = dist.matched_iprobe(group_src=left)
+    assert message is not None
+    try:
+        message.recv(np.zeros(1))
+        results.append(False)
+    except dist.InvalidArgument as error:
+        results.append(f"expected int16 × {left + 1}" in str(error))
+    results.append(message.recv().tolist() == list(range(left + 1)))
+    work.wait()
+
+    work = dist.isend(np.arange(5), right)
+    threads = concurrent.futures.ThreadPoolExecutor(2)
+    got = list(threads.map(lambda _: dist.matched_probe().recv(timeout=timedelta(seconds=20)).tolist(), range(1)))
+    results.append(got == [list(range(5))])
+    threads.shutdown()
+    work.wait()
+    work = dist.isend(np.arange(5), right, tag=2)
+    held = dist.matched_probe(tag=2)
+    into = np.zeros(5, np.int64)
+    receipt = held.irecv(into)
+    assert receipt is not None
+    results.append(receipt.wait() and into.tolist() == list(range(5)))
+    work.wait()
+    work = dist.isend(np.arange(4), right, tag=2)
+    del held
+    held = dist.matched_probe(tag=2)
+    del held  # it is back at its place
+    results.append(dist.probe(tag=2).count == 4)
+    dist.recv(np.zeros(4, np.int64), tag=2)
+    work.wait()
+    dist.barrier()
+    return results
+
+
 def rejections(rank):
     del rank
     texts = []
@@ -245,6 +306,11 @@ class Collectives(unittest.TestCase):
         self.assertEqual([first[1], second[1]], [[1.0, 1.0], [0.0, 0.0]])
         self.assertEqual(second[0], [0.0, 1.0, 2.0])
         self.assertEqual([first[2], second[2]], [[5.0], [5.0]])
+
+    @rows("P2P-001", "P2P-002", "P2P-003", "P2P-004", "P2P-005")
+    def test_messages_meet_as_in_mpi(self):
+        for results in run_ranks(as_in_mpi):
+            self.assertEqual(results, [True] * 12)
 
     @rows("S17-006", "S7-004")
     def test_bad_arguments_are_named_before_anything_is_sent(self):

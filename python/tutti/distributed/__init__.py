@@ -34,7 +34,10 @@ from .nccl import ProcessGroupNCCL
 from .object_collectives import (
     all_gather_object, broadcast_object_list, gather_object, recv_object_list, scatter_object_list, send_object_list,
 )
-from .point_to_point import P2POp, batch_isend_irecv, irecv, isend, recv, send
+from .point_to_point import (
+    NO_RANK, MatchedMessage, MessageInfo, P2POp, batch_isend_irecv, iprobe, irecv, isend, isendrecv, matched_iprobe,
+    matched_probe, probe, recv, send, sendrecv, sendrecv_replace,
+)
 from .quantized import *  # noqa: F403
 from .step_functions import register_step_function
 from .trace import GroupCounters, dump_flight_recorder, dump_trace, group_counters, operation_hooks, prometheus_text
@@ -76,6 +79,10 @@ __all__ = [
     "is_xccl_available", "isend", "new_group", "new_subgroups", "new_subgroups_by_enumeration", "operation_hooks", "plan",
     "prometheus_text", "recv", "recv_object_list", "reduce_op", "register_step_function", "scatter_object_list", "send", "send_object_list",
     "set_debug_level", "set_debug_level_from_env", "set_default_group", "split_group",
+]
+__all__ += [
+    "MatchedMessage", "MessageInfo", "NO_RANK", "iprobe", "isendrecv", "matched_iprobe", "matched_probe", "probe",
+    "sendrecv", "sendrecv_replace",
 ]
 __all__ += collectives.__all__
 __all__ += quantized.__all__

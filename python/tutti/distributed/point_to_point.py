@@ -1,15 +1,21 @@
-"""send and recv. `tag` matches a send with its receive; the rest is said in collectives.py."""
+"""send, recv, both at once, and probes. `tag` matches a send with its receive; the rest is said in collectives.py."""
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import Callable
 
 from .. import _core
-from .._core import Work
+from .._core import MatchedMessage, MessageInfo, Work
 from ..errors import InvalidArgument
 from ._arguments import Array, Group
 
-__all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]
+__all__ = [
+    "MatchedMessage", "MessageInfo", "NO_RANK", "P2POp", "batch_isend_irecv", "iprobe", "irecv", "isend", "isendrecv",
+    "matched_iprobe", "matched_probe", "probe", "recv", "send", "sendrecv", "sendrecv_replace",
+]
+
+NO_RANK = -2
+"""As a rank in sendrecv and its relatives: nobody is on this side (MPI.PROC_NULL)."""
 
 
 def send(tensor: Array, dst: int | None = None, group: Group = None, tag: int = 0, group_dst: int | None = None, *,
@@ -176,3 +182,216 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
         raise InvalidArgument(f"batch_isend_irecv: p2p_op_list is {p2p_op_list!r:.80}: expected a list of P2POp")
     return _core.batch_isend_irecv(
         [(op.op is irecv, op.tensor, op.peer, op.group, op.tag, op.group_peer) for op in p2p_op_list])
+
+
+def sendrecv(send_tensor: Array | None, dst: int | None = None, recv_tensor: Array | None = None, src: int | None = None,
+             group: Group = None, send_tag: int = 0, recv_tag: int = 0, group_dst: int | None = None,
+             group_src: int | None = None, *, timeout: timedelta | None = None) -> int:
+    """Sends one tensor and receives another at once, so that ranks which exchange in a circle do not wait for each other.
+
+    Both are ordinary messages: send, recv and the others may be on the other side. The tensors may overlap.
+
+    Args:
+        send_tensor: the values that this rank sends; None is allowed if `dst` is NO_RANK.
+        dst: global rank of the receiver, this rank too, or NO_RANK. Exactly one of `dst` and `group_dst`.
+        recv_tensor: receives the values; None is allowed if `src` is NO_RANK.
+        src: global rank of the sender, this rank too, or NO_RANK; None, and no `group_src`: any.
+        group: all of these ranks are in it; None: the default group.
+        send_tag: matches what leaves with its receive.
+        recv_tag: matches what comes with its send.
+        group_dst: the receiver's rank in the group, instead of `dst`.
+        group_src: the sender's rank in the group, instead of `src`.
+        timeout: of this call; None or zero: the group's.
+
+    Returns:
+        The global rank of the sender; NO_RANK where that is the source.
+
+    Raises:
+        InvalidArgument: before anything is sent, and outside of the group.
+        CollectiveMismatch, PeerLost, Timeout, Aborted: the group is unusable afterwards.
+
+    Example:
+        >>> left, right = (dist.get_rank() - 1) % dist.get_world_size(), (dist.get_rank() + 1) % dist.get_world_size()
+        >>> came = np.empty(3)
+        >>> dist.sendrecv(np.ones(3), right, came, left) == left
+        True
+    """
+    return _core.sendrecv(send_tensor, dst, recv_tensor, src, group, send_tag, recv_tag, group_dst, group_src, timeout)
+
+
+def isendrecv(send_tensor: Array | None, dst: int | None = None, recv_tensor: Array | None = None,
+              src: int | None = None, group: Group = None, send_tag: int = 0, recv_tag: int = 0,
+              group_dst: int | None = None, group_src: int | None = None, *,
+              timeout: timedelta | None = None) -> Work | None:
+    """sendrecv without waiting: one Work for both sides.
+
+    Args:
+        send_tensor: the values that this rank sends; it must not be written until the Work is complete.
+        dst: global rank of the receiver, this rank too, or NO_RANK. Exactly one of `dst` and `group_dst`.
+        recv_tensor: receives the values; it must not be touched until the Work is complete.
+        src: global rank of the sender, this rank too, or NO_RANK; None, and no `group_src`: any.
+        group: all of these ranks are in it; None: the default group.
+        send_tag: matches what leaves with its receive.
+        recv_tag: matches what comes with its send.
+        group_dst: the receiver's rank in the group, instead of `dst`.
+        group_src: the sender's rank in the group, instead of `src`.
+        timeout: of this call; None or zero: the group's.
+
+    Returns:
+        A Work, whose source_rank() tells the sender's rank in the group; None outside the group.
+
+    Raises:
+        InvalidArgument: before anything is sent.
+        CollectiveMismatch, PeerLost, Timeout, Aborted: the group is unusable afterwards.
+
+    Example:
+        >>> came, me = np.empty(3), dist.get_rank()
+        >>> work = dist.isendrecv(np.ones(3), me, came, me)
+        >>> work.wait(), came.tolist()
+        (True, [1.0, 1.0, 1.0])
+    """
+    return _core.isendrecv(send_tensor, dst, recv_tensor, src, group, send_tag, recv_tag, group_dst, group_src, timeout)
+
+
+def sendrecv_replace(tensor: Array, dst: int | None = None, src: int | None = None, group: Group = None,
+                     send_tag: int = 0, recv_tag: int = 0, group_dst: int | None = None, group_src: int | None = None,
+                     *, timeout: timedelta | None = None) -> int:
+    """sendrecv in one tensor: its values leave, and the sender's take their place.
+
+    A tensor of up to 256 KB is one message. A longer one goes in messages of 256 KB, one after the other, so its two
+    peers must call sendrecv_replace too. It takes at most 256 KB of memory beside a contiguous tensor.
+
+    Args:
+        tensor: in host memory; of the same dtype and number of elements as those of its peers.
+        dst: global rank of the receiver, this rank too, or NO_RANK. Exactly one of `dst` and `group_dst`.
+        src: global rank of the sender, this rank too, or NO_RANK; None, and no `group_src`: any.
+        group: all of these ranks are in it; None: the default group.
+        send_tag: matches what leaves with its receive.
+        recv_tag: matches what comes with its send.
+        group_dst: the receiver's rank in the group, instead of `dst`.
+        group_src: the sender's rank in the group, instead of `src`.
+        timeout: of this call; None or zero: the group's.
+
+    Returns:
+        The global rank of the sender; NO_RANK where that is the source.
+
+    Raises:
+        InvalidArgument: before anything is sent, and outside of the group.
+        CollectiveMismatch, PeerLost, Timeout, Aborted: the group is unusable afterwards.
+
+    Example:
+        >>> left, right = (dist.get_rank() - 1) % dist.get_world_size(), (dist.get_rank() + 1) % dist.get_world_size()
+        >>> values = np.full(3, float(dist.get_rank()))
+        >>> sender = dist.sendrecv_replace(values, right, left)
+        >>> sender == left, (values == left).all().item()
+        (True, True)
+    """
+    return _core.sendrecv_replace(tensor, dst, src, group, send_tag, recv_tag, group_dst, group_src, timeout)
+
+
+def probe(src: int | None = None, group: Group = None, tag: int | None = None, group_src: int | None = None, *,
+          timeout: timedelta | None = None) -> MessageInfo:
+    """Waits for a message that no receive waits for, tells what it is, and leaves it where it is.
+
+    The next receive that it matches finds the same message. Objects (send_object_list) are no messages here.
+
+    Args:
+        src: global rank of the sender; None, and no `group_src`: any.
+        group: both ranks are in it; None: the default group.
+        tag: of the message; None: any.
+        group_src: the sender's rank in the group, instead of `src`.
+        timeout: of this call; None or zero: the group's.
+
+    Returns:
+        What the message is: its sender, tag, dtype and number of elements.
+
+    Raises:
+        InvalidArgument: outside of the group, and where another backend carries its messages (gloo, mpi).
+        PeerLost, Timeout, Aborted: the group is unusable afterwards.
+
+    Example:
+        >>> me = dist.get_rank()
+        >>> work = dist.isend(np.ones(3, np.float32), dst=me, tag=7)
+        >>> what = dist.probe(src=me)
+        >>> came = np.empty(what.count, what.dtype)
+        >>> dist.recv(came, what.source, tag=what.tag) == me, came.tolist()
+        (True, [1.0, 1.0, 1.0])
+    """
+    return _core.probe(src, group, tag, group_src, timeout)
+
+
+def iprobe(src: int | None = None, group: Group = None, tag: int | None = None,
+           group_src: int | None = None) -> MessageInfo | None:
+    """probe without waiting.
+
+    Args:
+        src: global rank of the sender; None, and no `group_src`: any.
+        group: both ranks are in it; None: the default group.
+        tag: of the message; None: any.
+        group_src: the sender's rank in the group, instead of `src`.
+
+    Returns:
+        What the message is; None if no such message has come.
+
+    Raises:
+        InvalidArgument: as probe.
+        PeerLost: also where a named sender has left and sends nothing more; the group is usable then.
+        Timeout, Aborted: the group has failed.
+
+    Example:
+        >>> dist.iprobe(tag=12345) is None
+        True
+    """
+    return _core.iprobe(src, group, tag, group_src)
+
+
+def matched_probe(src: int | None = None, group: Group = None, tag: int | None = None, group_src: int | None = None, *,
+                  timeout: timedelta | None = None) -> MatchedMessage:
+    """probe, and takes the message out of the sight of all other receives and probes (MPI_Mprobe).
+
+    So of several threads that receive, each gets the message that it has seen.
+
+    Args:
+        src: global rank of the sender; None, and no `group_src`: any.
+        group: both ranks are in it; None: the default group.
+        tag: of the message; None: any.
+        group_src: the sender's rank in the group, instead of `src`.
+        timeout: of this call; None or zero: the group's.
+
+    Returns:
+        The message, which its recv() receives.
+
+    Raises:
+        InvalidArgument: as probe.
+        PeerLost, Timeout, Aborted: the group is unusable afterwards.
+
+    Example:
+        >>> me = dist.get_rank()
+        >>> work = dist.isend(np.ones(2), dst=me, tag=7)
+        >>> dist.matched_probe(tag=7).recv().tolist()
+        [1.0, 1.0]
+    """
+    return _core.matched_probe(src, group, tag, group_src, timeout)
+
+
+def matched_iprobe(src: int | None = None, group: Group = None, tag: int | None = None,
+                   group_src: int | None = None) -> MatchedMessage | None:
+    """matched_probe without waiting.
+
+    Args:
+        src: global rank of the sender; None, and no `group_src`: any.
+        group: both ranks are in it; None: the default group.
+        tag: of the message; None: any.
+        group_src: the sender's rank in the group, instead of `src`.
+
+    Returns:
+        The message; None if no such message has come.
+
+    Raises:
+        InvalidArgument, PeerLost, Timeout, Aborted: as iprobe.
+
+    Example:
+        >>> dist.matched_iprobe(tag=12345) is None
+        True
+    """
+    return _core.matched_iprobe(src, group, tag, group_src)
