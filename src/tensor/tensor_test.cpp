@@ -1,4 +1,5 @@
 #include "support/covers.hpp"
+#include "tensor/piecewise_writer.hpp"
 
 #include <dlpack/dlpack.h>
 #include <gtest/gtest.h>
@@ -337,6 +338,41 @@ TEST(Device, has_a_name_that_can_be_read_back) {
     EXPECT_EQ(name_of(Type::npu), "npu");
     for (const char* bad : {"", "gpu", "cuda:", "cuda:-1", "cuda:1x", "CUDA:0", "cuda :0"})
         EXPECT_THROW(device_from_string(bad), InvalidArgument) << bad;
+}
+
+TEST(PiecewiseWriter, writes_as_copy_does_wherever_the_bytes_are_cut) {
+    std::mt19937 random(4711);
+    const auto draw = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+    for (int turn = 0; turn < 300; ++turn) {
+        std::vector<std::int64_t> shape, strides(static_cast<std::size_t>(draw(0, 4)));
+        std::vector<std::size_t> order(strides.size());
+        for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+        for (std::size_t i = 0; i < order.size(); ++i) shape.push_back(draw(1, 5));
+        std::ranges::shuffle(order, random);
+        std::int64_t stride = draw(1, 2);
+        for (const std::size_t i : order) {
+            strides[i] = stride;
+            stride *= shape[i] + draw(0, 1);
+        }
+        const DType dtypes[] = {uint8, int16, float32, float64, complex128};
+        const DType dtype = dtypes[draw(0, 4)];
+        std::vector<std::byte> expected(static_cast<std::size_t>(stride) * size_of(dtype)), written = expected;
+        const TensorView to(expected.data(), Extents(shape), dtype, Extents(strides));
+        const Tensor from = empty(dtype, Extents(shape));
+        for (std::size_t i = 0; i < from.byte_count(); ++i)
+            static_cast<std::uint8_t*>(from.raw_data())[i] = static_cast<std::uint8_t>(i * 7 + 1);
+        copy(to, from);
+        PiecewiseWriter write(TensorView(written.data(), Extents(shape), dtype, Extents(strides)));
+        for (int again = 0; again < 2; ++again) {
+            for (std::size_t at = 0; at < from.byte_count();) {
+                const std::size_t left = (from.byte_count() - at) / size_of(dtype);
+                const std::size_t bytes = std::min(left, static_cast<std::size_t>(draw(1, 9))) * size_of(dtype);
+                write(at, std::span(static_cast<const std::byte*>(from.raw_data()) + at, bytes));
+                at += bytes;
+            }
+            ASSERT_EQ(written, expected) << "turn " << turn << ", view " << to.to_string();
+        }
+    }
 }
 
 TEST(Copy, refuses_memory_of_a_device) {
