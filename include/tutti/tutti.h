@@ -492,6 +492,52 @@ TUTTI_API tutti_status tutti_message_irecv(tutti_message* message, const tutti_t
  * does nothing. */
 TUTTI_API tutti_status tutti_message_free(tutti_message* message);
 
+/* ---- Neighbours ------------------------------------------------------------------------------------------------- */
+
+/* Halos and neighbourhood collectives, which tutti/neighbors.hpp describes. Of tutti_options they use timeout_ms, and
+ * tutti_neighbor_graph_create also the group. */
+
+/* The halos along one dimension of a tensor. */
+typedef struct tutti_halo {
+    int32_t dim;
+    int32_t
+        periodic; /* 1: the last rank of the group is beside the first; 0: halos beyond the ends keep their values */
+    int64_t low, high;  /* numbers of cells before and behind the inner cells; equal on all ranks of the group */
+    tutti_group* group; /* the ranks along the dimension, in their order; NULL: the default group */
+} tutti_halo;
+
+/* Fills the halos of this rank's block, which `tensor` views, with the cells of its neighbours next to it; one halo
+ * after the other, so that corners are right, too. */
+TUTTI_API tutti_status tutti_exchange_halos(const tutti_tensor* tensor, const tutti_halo* halos, size_t halo_count,
+                                            const tutti_options* options);
+TUTTI_API tutti_status tutti_exchange_halos_async(const tutti_tensor* tensor, const tutti_halo* halos,
+                                                  size_t halo_count, const tutti_options* options, tutti_work** work);
+
+/* Which ranks send to which. All ranks of the group create it; each lists the ranks from which it receives and those to
+ * which it sends (-1: none; NULL: an empty list). If the lists of two ranks differ, all get TUTTI_COLLECTIVE_MISMATCH.
+ */
+typedef struct tutti_neighbor_graph tutti_neighbor_graph;
+TUTTI_API tutti_status tutti_neighbor_graph_create(const int* sources, size_t source_count, const int* destinations,
+                                                   size_t destination_count, const tutti_options* options,
+                                                   tutti_neighbor_graph** graph);
+/* Releases the handle. NULL: does nothing. */
+TUTTI_API tutti_status tutti_neighbor_graph_free(tutti_neighbor_graph* graph);
+/* Sends inputs[i], which are only read, to destination i, and receives outputs[j] from source j. */
+TUTTI_API tutti_status tutti_neighbor_all_to_all(const tutti_tensor* outputs, size_t output_count,
+                                                 const tutti_tensor* inputs, size_t input_count,
+                                                 tutti_neighbor_graph* graph, const tutti_options* options);
+TUTTI_API tutti_status tutti_neighbor_all_to_all_async(const tutti_tensor* outputs, size_t output_count,
+                                                       const tutti_tensor* inputs, size_t input_count,
+                                                       tutti_neighbor_graph* graph, const tutti_options* options,
+                                                       tutti_work** work);
+/* Sends `input`, which is only read, to all destinations, and receives outputs[j] from source j. */
+TUTTI_API tutti_status tutti_neighbor_all_gather(const tutti_tensor* outputs, size_t output_count,
+                                                 const tutti_tensor* input, tutti_neighbor_graph* graph,
+                                                 const tutti_options* options);
+TUTTI_API tutti_status tutti_neighbor_all_gather_async(const tutti_tensor* outputs, size_t output_count,
+                                                       const tutti_tensor* input, tutti_neighbor_graph* graph,
+                                                       const tutti_options* options, tutti_work** work);
+
 /* ---- Work ------------------------------------------------------------------------------------------------------ */
 
 /* Blocks until the operation is complete; returns TUTTI_OK or its error. A `timeout_ms` of 0 means the operation's own

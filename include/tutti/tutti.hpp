@@ -21,6 +21,7 @@
 #include <tutti/hfai.hpp>
 #include <tutti/interrupt.hpp>
 #include <tutti/meeting.hpp>
+#include <tutti/neighbors.hpp>
 #include <tutti/newcomers.hpp>
 #include <tutti/object.hpp>
 #include <tutti/object_collectives.hpp>

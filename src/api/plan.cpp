@@ -2,6 +2,7 @@
 #include "api/call.hpp"
 #include "api/coalescing_internal.hpp"
 #include "api/detail.hpp"
+#include "api/planned_call.hpp"
 #include "core/assert.hpp"
 #include "record/public_call.hpp"
 
@@ -16,9 +17,11 @@ namespace tutti {
 
 namespace detail {
 
-class PlannedCall {
+namespace {
+
+class PlannedOperation final : public PlannedCall {
  public:
-    PlannedCall(api::PreparedOperation model, milliseconds timeout, Stream stream)
+    PlannedOperation(api::PreparedOperation model, milliseconds timeout, Stream stream)
         : model_(std::move(model)), group_(group_of(*model_)), timeout_(timeout), stream_(stream) {
         TUTTI_ASSERT(model_->group != nullptr && !model_->done());
         model_->planned = true;
@@ -27,9 +30,9 @@ class PlannedCall {
         if (model_->is_collective) group_.choose_way(*model_);
     }
 
-    const char* name() const noexcept { return model_->name; }
+    const char* name() const noexcept override { return model_->name; }
 
-    void run() {
+    void run() override {
         check_idle("run");
         if (api::call_recorder != nullptr) return api::call_recorder->run(model_->again());
         verify();
@@ -40,7 +43,7 @@ class PlannedCall {
         source_ = last_->transfer.peer;
     }
 
-    Work start() {
+    Work start() override {
         check_idle("start");
         if (api::call_recorder != nullptr) return api::call_recorder->start(model_->again());
         verify();
@@ -50,7 +53,7 @@ class PlannedCall {
         return Work(last_);
     }
 
-    int source_rank() const {
+    int source_rank() const override {
         if (!model_->is_receive) throw InvalidArgument("Plan.source_rank: this plan sends: expected a plan of recv");
         if (source_ < 0) throw InvalidArgument("Plan.source_rank: nothing has been received; call run() first");
         return group_.ranks().rank_of(source_);
@@ -73,7 +76,9 @@ class PlannedCall {
     bool run_at_once() {
         if (!model_->is_collective) return run_message();
         if (model_->schedule) return false;
-        const auto begin = [](const void* plan) { return static_cast<PlannedCall*>(const_cast<void*>(plan))->begin(); };
+        const auto begin = [](const void* plan) {
+            return static_cast<PlannedOperation*>(const_cast<void*>(plan))->begin();
+        };
         return group_.run_short(model_->call, {begin, this});
     }
 
@@ -144,6 +149,7 @@ class PlannedCall {
     int source_ = -1;  // a global rank
 };
 
+}  // namespace
 }  // namespace detail
 
 Plan::Plan() noexcept = default;
@@ -175,15 +181,15 @@ Plan api::plan_of(PreparedOperation call) {
     TUTTI_ASSERT(call != nullptr && call->timeout.count() > 0);
     const milliseconds timeout = call->timeout;
     const Stream stream = call->stream;
-    return Plan(std::make_unique<detail::PlannedCall>(std::move(call), timeout, stream));
+    return Plan(std::make_unique<detail::PlannedOperation>(std::move(call), timeout, stream));
 }
 
 namespace plan {
 
 // Each function of the table, from its one description in api/call.
-#define TUTTI_PLAN(name, parameters, prepared)                                                         \
-    Plan name parameters {                                                                             \
-        return Plan(std::make_unique<detail::PlannedCall>(prepared, options.timeout, options.stream)); \
+#define TUTTI_PLAN(name, parameters, prepared)                                                              \
+    Plan name parameters {                                                                                  \
+        return Plan(std::make_unique<detail::PlannedOperation>(prepared, options.timeout, options.stream)); \
     }
 #define TUTTI_OR_NONE
 #define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, Options, ...) \

@@ -114,6 +114,8 @@ class Group final : public Member, public std::enable_shared_from_this<Group> {
     int senior() const noexcept { return senior_; }
     /// The number of the window that all ranks of the group are about to make; equal on all ranks.
     std::uint32_t next_window() noexcept { return ++windows_; }
+    /// The number of the NeighborGraph that all ranks of the group are about to make; equal on all ranks.
+    std::uint32_t next_neighbor_graph() noexcept { return ++neighbor_graphs_; }
     /// Ends the group, and with it the world.
     void abort(const std::string& reason) { world_->abort(reason); }
     /// Waits for this rank's operations in flight; the group of all ranks then leaves the world.
@@ -159,7 +161,7 @@ class Group final : public Member, public std::enable_shared_from_this<Group> {
     bool left_ = false;
     std::unique_ptr<ForeignBackends> backends_;
     std::atomic<int> shrinks_{0}, growths_{0};
-    std::atomic<std::uint32_t> windows_{0};
+    std::atomic<std::uint32_t> windows_{0}, neighbor_graphs_{0};
 };
 
 /// The group of an operation; every Member is a Group.

@@ -17,6 +17,8 @@ enum class OwnMessage : std::uint64_t {
     object_of_scatter,
     barrier_report,
     barrier_answer,
+    halo_up,    ///< to the neighbour with the next higher coordinate
+    halo_down,  ///< to the one with the next lower coordinate
 };
 
 /// The messages of one-sided communication between hosts; each window of a group has its own channels.
@@ -40,6 +42,10 @@ struct Channel {
     static constexpr std::uint64_t of_window(std::uint32_t group, std::uint32_t window, WindowMessage way) {
         constexpr std::uint64_t windows = std::uint64_t{1} << 41;  // above all OwnMessages
         return of_message(group, windows | std::uint64_t{window} << 2 | static_cast<std::uint64_t>(way));
+    }
+    static constexpr std::uint64_t of_neighbors(std::uint32_t group, std::uint32_t graph) {
+        constexpr std::uint64_t graphs = std::uint64_t{1} << 42;  // above all windows
+        return of_message(group, graphs | graph);
     }
     static constexpr std::uint64_t of_collective(std::uint32_t group, std::uint64_t sequence) {
         TUTTI_ASSERT(group < groups_max);

@@ -55,6 +55,32 @@ Collective collective_of(std::uint64_t fingerprint) {
     return static_cast<Collective>(operation == graph_start ? ((fingerprint >> 36) & 16383) - 1 : operation);
 }
 
+// The terms of a message between neighbours stand where other calls have their root.
+constexpr int function_bits = 2, dim_bits = 3, width_bits = 4;
+
+std::string describe_neighbors(unsigned terms, std::string_view dtype, std::uint64_t count) {
+    const auto take = [&terms](int bits) {
+        const unsigned value = terms & ((1U << bits) - 1);
+        terms >>= bits;
+        return value;
+    };
+    const auto at_most = [](unsigned value, int bits) {
+        return fmt::format("{}{}", value, value + 1 == 1U << bits ? " or more" : "");
+    };
+    const auto function = static_cast<NeighborTerms::Function>(take(function_bits));
+    const std::string elements = count >= hashed ? std::string(dtype) : fmt::format("{} × {}", dtype, count);
+    if (function != NeighborTerms::Function::exchange_halos) {
+        return fmt::format(
+            "{}, a message of {}",
+            function == NeighborTerms::Function::all_to_all ? "neighbor_all_to_all" : "neighbor_all_gather", elements);
+    }
+    const bool periodic = take(1) != 0;
+    const unsigned dim = take(dim_bits), low = take(width_bits), high = take(width_bits);
+    return fmt::format("exchange_halos along dimension {} of the tensor, widths {} and {}, {}, a face of {}",
+                       at_most(dim, dim_bits), at_most(low, width_bits), at_most(high, width_bits),
+                       periodic ? "periodic" : "not periodic", elements);
+}
+
 // The call of an object collective, or nullptr.
 const char* object_call(int operation) {
     switch (operation) {
@@ -101,6 +127,19 @@ std::uint64_t Fingerprint::pack(const QuantizedTerms& terms, std::span<const std
                 static_cast<int>(bits), counts);
 }
 
+std::uint64_t Fingerprint::pack(const NeighborTerms& terms, DType dtype, std::uint64_t count) {
+    const auto least = [](std::uint64_t value, int bits) {
+        return static_cast<unsigned>(std::min(value, (std::uint64_t{1} << bits) - 1));
+    };
+    unsigned bits = least(terms.high, width_bits);
+    bits = bits << width_bits | least(terms.low, width_bits);
+    bits = bits << dim_bits | least(terms.dim, dim_bits);
+    bits = bits << 1 | (terms.periodic ? 1U : 0U);
+    bits = bits << function_bits | static_cast<unsigned>(terms.function);
+    TUTTI_ASSERT(bits > 0 && bits < 16384);
+    return pack(point_to_point, dtype, ReduceOp::Kind::sum, static_cast<int>(bits) - 1, count);
+}
+
 std::uint64_t Fingerprint::pack_graph(std::uint64_t first, std::uint64_t hash) {
     TUTTI_ASSERT(first >> 59 != 0);
     const auto op = static_cast<ReduceOp::Kind>((first >> 50) & 15);
@@ -124,6 +163,8 @@ std::string Fingerprint::describe(std::uint64_t f) {
         return describe_quantized(operation, Fingerprint::dtype(f), static_cast<ReduceOp::Kind>((f >> 50) & 15),
                                   static_cast<unsigned>(root), count);
     }
+    if (operation == point_to_point && root >= 0)
+        return describe_neighbors(static_cast<unsigned>(root) + 1, dtype, count);
     if (const char* call = object_call(operation)) {
         return fmt::format("{} of {} object{}{}", call, count, count == 1 ? "" : "s",
                            root >= 0 ? fmt::format(", root {}", root) : "");

@@ -30,6 +30,14 @@ struct QuantizedTerms {
     static constexpr std::uint64_t row = 33 * 32, tensor = 34 * 32;
 };
 
+/// What a message between neighbours (tutti/neighbors.hpp) is a part of; both sides must agree.
+struct NeighborTerms {
+    enum class Function : int { exchange_halos = 1, all_to_all = 2, all_gather = 3 };
+    Function function = Function::exchange_halos;
+    std::uint64_t dim = 0, low = 0, high = 0;  ///< of halos: the tensor's dimension, the widths
+    bool periodic = false;
+};
+
 struct Fingerprint {
     static std::uint64_t pack(int operation, DType dtype, ReduceOp::Kind op, int root, std::uint64_t count);
     static std::uint64_t pack(int operation, DType dtype, ReduceOp::Kind op, int root,
@@ -37,6 +45,9 @@ struct Fingerprint {
     /// The fingerprint of a quantised collective. `counts` also holds terms that the fingerprint only hashes (a scale,
     /// rows, different counts).
     static std::uint64_t pack(const QuantizedTerms& terms, std::span<const std::uint64_t> counts);
+    /// The fingerprint of a message of `count` elements between neighbours. Holds a dimension up to 7, and widths up
+    /// to 15.
+    static std::uint64_t pack(const NeighborTerms& terms, DType dtype, std::uint64_t count);
     /// For a graph whose passes changed its collectives: replaces the fingerprint of its first collective. `hash`: a
     /// digest of all of the graph's collectives on the group.
     static std::uint64_t pack_graph(std::uint64_t first, std::uint64_t hash);

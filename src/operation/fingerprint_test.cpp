@@ -31,6 +31,20 @@ TEST(Fingerprint, says_what_the_digest_of_sizes_is) {
     EXPECT_NE(text, text_of(Collective::all_gather, {6, 5}));
 }
 
+TEST(Fingerprint, of_a_message_between_neighbours_says_on_what_they_must_agree) {
+    NeighborTerms terms{.dim = 2, .low = 1, .high = 99, .periodic = true};
+    const std::uint64_t first = Fingerprint::pack(terms, float64, 64);
+    EXPECT_EQ(
+        Fingerprint::describe(first),
+        "exchange_halos along dimension 2 of the tensor, widths 1 and 15 or more, periodic, a face of float64 × 64");
+    terms.periodic = false;
+    EXPECT_NE(Fingerprint::pack(terms, float64, 64), first);
+    EXPECT_TRUE(is_message(first));
+    const std::uint64_t gathered =
+        Fingerprint::pack(NeighborTerms{.function = NeighborTerms::Function::all_gather}, int8, 3);
+    EXPECT_EQ(Fingerprint::describe(gathered), "neighbor_all_gather, a message of int8 × 3");
+}
+
 TEST(Fingerprint, of_a_graph_says_how_it_begins) {
     const std::uint64_t first =
         Fingerprint::pack(static_cast<int>(Collective::broadcast), float32, ReduceOp::Kind::sum, 1, 10);

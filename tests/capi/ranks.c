@@ -364,6 +364,43 @@ static void exchanges_of_two(void) {
     OK(tutti_work_free(work));
 }
 
+/* A ring: halos of one cell, then a message to both sides. */
+static void neighbours(int asynchronous) {
+    const int low = (rank + size - 1) % size, high = (rank + 1) % size;
+    const int sources[] = {low, high, -1}, destinations[] = {high, -1, low};
+    int32_t row[4] = {-1, value(rank, 0), value(rank, 1), -1}, up = value(rank, 2), down = value(rank, 1);
+    int32_t from_low = -1, from_high = -1, untouched = -1;
+    const tutti_tensor whole = TUTTI_VECTOR(row, TUTTI_INT32, 4);
+    const tutti_tensor outputs[] = {TUTTI_VECTOR(&from_low, TUTTI_INT32, 1), TUTTI_VECTOR(&from_high, TUTTI_INT32, 1),
+                                    TUTTI_VECTOR(&untouched, TUTTI_INT32, 1)};
+    const tutti_tensor inputs[] = {TUTTI_VECTOR(&up, TUTTI_INT32, 1), TUTTI_VECTOR(&untouched, TUTTI_INT32, 1),
+                                   TUTTI_VECTOR(&down, TUTTI_INT32, 1)};
+    const tutti_halo halo = {0, 1, 1, 1, NULL};
+    tutti_neighbor_graph* graph = NULL;
+    if (asynchronous)
+        FINISH(tutti_exchange_halos_async(&whole, &halo, 1, NULL, &work));
+    else
+        OK(tutti_exchange_halos(&whole, &halo, 1, NULL));
+    EXPECT(row[0] == value(low, 1) && row[1] == value(rank, 0) && row[2] == value(rank, 1) && row[3] == value(high, 0));
+    OK(tutti_neighbor_graph_create(sources, 3, destinations, 3, NULL, &graph));
+    if (asynchronous)
+        FINISH(tutti_neighbor_all_to_all_async(outputs, 3, inputs, 3, graph, NULL, &work));
+    else
+        OK(tutti_neighbor_all_to_all(outputs, 3, inputs, 3, graph, NULL));
+    if (size != 2) EXPECT(from_low == value(low, 2) && from_high == value(high, 1));
+    if (size == 2) EXPECT(from_low == value(low, 2) && from_high == value(low, 1)); /* in the order of the lists */
+    EXPECT(untouched == -1);
+    if (asynchronous)
+        FINISH(tutti_neighbor_all_gather_async(outputs, 3, &inputs[0], graph, NULL, &work));
+    else
+        OK(tutti_neighbor_all_gather(outputs, 3, &inputs[0], graph, NULL));
+    EXPECT(from_low == value(low, 2) && from_high == value(high, 2));
+    OK(tutti_neighbor_graph_free(graph));
+    EXPECT(tutti_exchange_halos(&whole, &halo, 0, NULL) == TUTTI_INVALID_ARGUMENT);
+    EXPECT(tutti_neighbor_all_gather(outputs, 3, &inputs[0], graph, NULL) == TUTTI_INVALID_ARGUMENT);
+    EXPECT(strstr(tutti_last_error(), "expected a neighbor graph") != NULL);
+}
+
 static void the_group(void) {
     int hosts[MOST_RANKS] = {-1}, number = -1;
     int64_t timeout = 0;
@@ -433,6 +470,7 @@ int main(void) {
         from_a_root(asynchronous);
         exchanges(asynchronous);
         barriers(asynchronous);
+        neighbours(asynchronous);
     }
     messages();
     exchanges_of_two();

@@ -63,6 +63,20 @@ int allocations_of(const std::function<void()>& function) {
     return fewest;
 }
 
+TEST_P(PlanMemory, of_halos_is_that_of_the_first_runs) {
+    run_ranks(2, GetParam(), [](const ProcessGroup& g) {
+        const DeviceMesh mesh("cpu", RankArray::of({2}, g.ranks()), {.world = g});
+        for (const std::int64_t size : {10, 120}) {  // faces that are sent at once, and that are announced
+            std::vector<double> cells(static_cast<std::size_t>(size * size * size));
+            for (int dim = 0; dim < 3; ++dim) {
+                Plan plan = plan::exchange_halos(view(cells.data(), {size, size, size}), mesh,
+                                                 {{.dim = dim, .periodic = true}});
+                EXPECT_EQ(allocations_of([&] { plan.run(); }), 0) << size << "^3, dimension " << dim;
+            }
+        }
+    });
+}
+
 TEST_P(PlanMemory, of_long_collectives_is_that_of_the_first) {
     run_ranks(2, GetParam(), [](const ProcessGroup& g) {
         std::vector<float> x(100'000), y(200'000), part(100'000);
