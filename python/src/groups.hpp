@@ -1,6 +1,7 @@
 // Groups as Python objects.
 #pragma once
 
+#include <tutti/device_mesh.hpp>
 #include <tutti/process_group.hpp>
 
 #include "python.hpp"
@@ -13,5 +14,8 @@ nb::object group_object(const ProcessGroup& group);
 bool allows_pickle(const ProcessGroup& group);
 
 void bind_groups(nb::module_& m);
+
+/// A dimension of a mesh: None, an index (from the end, if negative) or a name, which `text` holds.
+MeshDim dim_of(nb::handle dim, std::string& text, const DeviceMesh& mesh);
 
 }  // namespace tutti::python

@@ -59,7 +59,8 @@ std::vector<std::string> names_of(nb::handle names) {
     return result;
 }
 
-// A dimension: None, an index (from the end, if negative) or a name, which `text` holds.
+}  // namespace
+
 MeshDim dim_of(nb::handle dim, std::string& text, const DeviceMesh& mesh) {
     if (dim.is_none()) return {};
     if (PyUnicode_Check(dim.ptr())) {
@@ -69,6 +70,8 @@ MeshDim dim_of(nb::handle dim, std::string& text, const DeviceMesh& mesh) {
     const int index = *rank_of(dim, "DeviceMesh", "mesh_dim");
     return index < 0 && index >= -mesh.ndim() ? index + mesh.ndim() : index;
 }
+
+namespace {
 
 nb::object mesh_array(const DeviceMesh& mesh) {
     const RankArray array = mesh.mesh();

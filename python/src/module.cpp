@@ -43,6 +43,7 @@ NB_MODULE(_core, m) {
     bind_objects(m);
     bind_trace(m);
     bind_mesh(m);
+    bind_neighbors(m);
     bind_atb(m);
     bind_graph(m);
     bind_backends(m);

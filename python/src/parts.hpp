@@ -11,6 +11,7 @@ void bind_quantized(nanobind::module_& m);
 void bind_point_to_point(nanobind::module_& m);
 void bind_plans(nanobind::module_& m);
 void bind_probes(nanobind::module_& m);
+void bind_neighbors(nanobind::module_& m);
 void bind_windows(nanobind::module_& m);
 void bind_step_functions(nanobind::module_& m);
 void bind_trace(nanobind::module_& m);

@@ -15,7 +15,7 @@ from ..errors import (
     Aborted, CollectiveMismatch, DistBackendError, DistError, DistNetworkError, DistStoreError, InvalidArgument,
     ObjectError, PeerLost, Timeout,
 )
-from . import _names_of_others, collectives, plan, quantized
+from . import _names_of_others, collectives, neighbors, plan, quantized
 from .backends import (
     Backend, is_backend_available, is_gloo_available, is_mpi_available, is_nccl_available, is_ucc_available,
     is_xccl_available,
@@ -31,6 +31,7 @@ from .groups import (
     set_default_group, split_group,
 )
 from .nccl import ProcessGroupNCCL
+from .neighbors import *  # noqa: F403
 from .object_collectives import (
     all_gather_object, broadcast_object_list, gather_object, recv_object_list, scatter_object_list, send_object_list,
 )
@@ -85,4 +86,5 @@ __all__ += [
     "sendrecv", "sendrecv_replace",
 ]
 __all__ += collectives.__all__
+__all__ += neighbors.__all__
 __all__ += quantized.__all__

@@ -18,13 +18,15 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from .. import _core
-from .._core import Plan, ReduceOp
+from .._core import NeighborGraph, Plan, ReduceOp
 from ._arguments import Array, Group
+from .device_mesh import DeviceMesh
+from .neighbors import Halo, _as_tuples
 
 __all__ = [
     "Plan", "all_gather", "all_gather_into_tensor", "all_gather_into_tensor_uneven", "all_reduce", "all_to_all",
-    "all_to_all_single", "all_to_all_v", "barrier", "broadcast", "exscan", "gather", "recv", "reduce", "reduce_scatter",
-    "reduce_scatter_tensor", "reduce_scatter_tensor_uneven", "scan", "scatter", "send",
+    "all_to_all_single", "all_to_all_v", "barrier", "broadcast", "exchange_halos", "exscan", "gather", "neighbor_all_gather",
+    "neighbor_all_to_all", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_tensor_uneven", "scan", "scatter", "send",
 ]
 
 
@@ -238,3 +240,39 @@ def recv(tensor: Array, src: int | None = None, group: Group = None, tag: int = 
         ...     dist.plan.recv(np.empty(3), src=0).run()
     """
     return _core.plan_recv(tensor, src, group, tag, group_src, timeout)
+
+
+def exchange_halos(tensor: Array, mesh: DeviceMesh, halos: Halo | Sequence[Halo], *,
+                   timeout: timedelta | None = None) -> Plan:
+    """A plan of tutti.distributed.exchange_halos, whose arguments these are; InvalidArgument outside of the mesh.
+
+    Example:
+        >>> mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
+        >>> plan = dist.plan.exchange_halos(np.ones((5, 4)), mesh, dist.Halo(0))
+        >>> plan.run()
+    """
+    return _core.plan_exchange_halos(tensor, mesh, _as_tuples(halos), timeout)
+
+
+def neighbor_all_to_all(output_list: Sequence[Array], input_list: Sequence[Array], graph: NeighborGraph, *,
+                        timeout: timedelta | None = None) -> Plan:
+    """A plan of tutti.distributed.neighbor_all_to_all, whose arguments these are.
+
+    Example:
+        >>> graph = dist.NeighborGraph([dist.get_rank()], [dist.get_rank()])
+        >>> plan = dist.plan.neighbor_all_to_all([np.empty(3)], [np.ones(3)], graph)
+        >>> plan.run()
+    """
+    return _core.plan_neighbor_all_to_all(output_list, input_list, graph, timeout)
+
+
+def neighbor_all_gather(output_list: Sequence[Array], input: Array, graph: NeighborGraph, *,
+                        timeout: timedelta | None = None) -> Plan:
+    """A plan of tutti.distributed.neighbor_all_gather, whose arguments these are.
+
+    Example:
+        >>> graph = dist.NeighborGraph([dist.get_rank()], [dist.get_rank()])
+        >>> plan = dist.plan.neighbor_all_gather([np.empty(3)], np.ones(3), graph)
+        >>> plan.run()
+    """
+    return _core.plan_neighbor_all_gather(output_list, input, graph, timeout)
