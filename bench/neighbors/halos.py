@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Halos of 16^3 to 128^3 doubles beside Open MPI, in turns; medians, and how many times as long MPI's best way takes.
+"""Halos of 16^3 to 128^3 doubles beside Open MPI, in turns; medians of what was quickest, and how many times as long MPI's best way takes.
 
 Usage: halos.py [--build build] [--ranks 2,4] [--repeat 5]      after `make bench`
 """

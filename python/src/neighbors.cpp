@@ -49,19 +49,18 @@ std::vector<Halo> halos_of(nb::handle list, const TensorView& view, const Device
         int dim = integer_of(halo[0], name, "dim");
         const int dims = static_cast<int>(view.shape().size());
         if (dim < 0 && dim >= -dims) dim += dims;
-        const nb::handle width = nb::object(halo[1]);
+        const nb::object width = halo[1];
         halos.push_back({.dim = dim,
-                         .width = HaloWidth(integer_of(nb::object(width[0]), name, "width"),
-                                            integer_of(nb::object(width[1]), name, "width")),
-                         .mesh_dim = dim_of(nb::object(halo[2]), texts.emplace_back(), mesh),
-                         .periodic = flag_of(nb::object(halo[3]), name, "periodic")});
+                         .width = HaloWidth(integer_of(width[0], name, "width"), integer_of(width[1], name, "width")),
+                         .mesh_dim = dim_of(halo[2], texts.emplace_back(), mesh),
+                         .periodic = flag_of(halo[3], name, "periodic")});
     }
     return halos;
 }
 
 /// `way`: how the call is made (plans.hpp).
 template <class Way>
-auto halos(Way way, nb::handle tensor, const DeviceMesh& mesh, nb::handle list, nb::handle timeout) {
+auto call_halos(Way way, nb::handle tensor, const DeviceMesh& mesh, nb::handle list, nb::handle timeout) {
     const char* const name = Way::name("plan.exchange_halos");
     auto arrays = list_of(Array(tensor, writes, name, "tensor"));
     const TensorView view = arrays[0].view();
@@ -158,10 +157,10 @@ void bind_neighbors(nb::module_& m) {
     });
     m.def("exchange_halos",
           [](nb::handle tensor, const DeviceMesh& mesh, nb::handle list, nb::handle async_op, nb::handle timeout) {
-              return halos(now(async_op, "exchange_halos"), tensor, mesh, list, timeout);
+              return call_halos(now(async_op, "exchange_halos"), tensor, mesh, list, timeout);
           });
     m.def("plan_exchange_halos", [](nb::handle tensor, const DeviceMesh& mesh, nb::handle list, nb::handle timeout) {
-        return halos(Later{}, tensor, mesh, list, timeout);
+        return call_halos(Later{}, tensor, mesh, list, timeout);
     });
     m.def("neighbor_all_to_all", [](nb::handle outputs, nb::handle inputs, const NeighborGraph& graph,
                                     nb::handle async_op, nb::handle timeout) {

@@ -69,8 +69,9 @@ void add_messages(Exchange& exchange, const TensorView& view, const LineHalo& ha
     const int low = (rank + size - 1) % size, high = (rank + 1) % size;
     if (has_low) exchange.send(faces.first, match(low, OwnMessage::halo_down, faces.first));
     if (has_high) exchange.send(faces.last, match(high, OwnMessage::halo_up, faces.last));
-    if (has_low) exchange.receive(faces.low_halo, match(low, OwnMessage::halo_up, faces.low_halo));
+    // In the order in which neighbours send: a message that comes before its receive is copied once more.
     if (has_high) exchange.receive(faces.high_halo, match(high, OwnMessage::halo_down, faces.high_halo));
+    if (has_low) exchange.receive(faces.low_halo, match(low, OwnMessage::halo_up, faces.low_halo));
 }
 
 // All but their groups.

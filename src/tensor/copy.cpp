@@ -12,8 +12,10 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
+#include <memory_resource>
 #include <utility>
 #include <vector>
 
@@ -26,8 +28,15 @@ struct Dimension {
     std::int64_t from_stride;  // in bytes
 };
 
-Extents row_major_strides(const Extents& shape) {
-    std::vector<std::int64_t> strides(shape.size());
+// Lists by dimension, in memory on the stack unless there are very many: a planned call, which packs at each run,
+// allocates nothing.
+using Strides = std::pmr::vector<std::int64_t>;
+using Dimensions = std::pmr::vector<Dimension>;
+
+// The strides of a view, seen in the given shape if it is contiguous.
+Strides strides_of(const ConstTensorView& view, const Extents& shape, std::pmr::memory_resource& memory) {
+    if (!view.contiguous()) return {view.strides().begin(), view.strides().end(), &memory};
+    Strides strides(shape.size(), &memory);
     std::int64_t stride = 1;
     for (std::size_t i = shape.size(); i-- > 0;) {
         TUTTI_ASSERT(shape[i] >= 0 && stride >= 0);
@@ -38,16 +47,17 @@ Extents row_major_strides(const Extents& shape) {
 }
 
 // The common dimensions, outermost first; at least one.
-std::vector<Dimension> merged_dimensions(const Extents& shape, const Extents& to, const Extents& from,
-                                         std::int64_t element_bytes) {
+Dimensions merged_dimensions(const Extents& shape, const Strides& to, const Strides& from, std::int64_t element_bytes,
+                             std::pmr::memory_resource& memory) {
     TUTTI_ASSERT(to.size() == shape.size() && from.size() == shape.size() && element_bytes > 0);
-    std::vector<Dimension> dimensions;
+    Dimensions dimensions(&memory);
+    dimensions.reserve(shape.size());
     for (std::size_t i = 0; i < shape.size(); ++i) {
         if (shape[i] != 1) dimensions.push_back({shape[i], to[i] * element_bytes, from[i] * element_bytes});
     }
-    std::ranges::stable_sort(dimensions, std::ranges::greater(),
-                             [](const Dimension& d) { return std::abs(d.to_stride); });
-    std::vector<Dimension> merged;
+    std::ranges::sort(dimensions, std::ranges::greater(), [](const Dimension& d) { return std::abs(d.to_stride); });
+    Dimensions merged(&memory);
+    merged.reserve(shape.size() + 1);
     for (const Dimension& d : dimensions) {
         if (!merged.empty() && merged.back().to_stride == d.size * d.to_stride &&
             merged.back().from_stride == d.size * d.from_stride) {
@@ -96,8 +106,7 @@ void copy_rows(std::byte* to, const std::byte* from, const Dimension& outer, std
     }
 }
 
-void copy_equal_shapes(std::byte* to, const std::byte* from, std::vector<Dimension> dimensions,
-                       std::size_t element_bytes) {
+void copy_equal_shapes(std::byte* to, const std::byte* from, Dimensions dimensions, std::size_t element_bytes) {
     TUTTI_ASSERT(!dimensions.empty() && std::has_single_bit(element_bytes) && element_bytes <= 16);
     const Dimension inner = dimensions.back();
     dimensions.pop_back();
@@ -119,7 +128,7 @@ void copy_equal_shapes(std::byte* to, const std::byte* from, std::vector<Dimensi
         }
     };
     // The dimensions further out count like an odometer.
-    std::vector<std::int64_t> index(dimensions.size());
+    Strides index(dimensions.size(), dimensions.get_allocator());
     for (;;) {
         plane(to, from);
         std::size_t i = dimensions.size();
@@ -238,11 +247,13 @@ void copy(TensorView to, ConstTensorView from) {
     const Extents& shape = to.contiguous() ? from.shape() : to.shape();
     if (!to.contiguous() && !from.contiguous() && !(to.shape() == from.shape())) return copy_runs(to, from);
     const std::size_t element_bytes = size_of(to.dtype());
-    const Extents to_strides = to.contiguous() ? row_major_strides(shape) : to.strides();
-    const Extents from_strides = from.contiguous() ? row_major_strides(shape) : from.strides();
-    copy_equal_shapes(static_cast<std::byte*>(to.data()), static_cast<const std::byte*>(from.data()),
-                      merged_dimensions(shape, to_strides, from_strides, static_cast<std::int64_t>(element_bytes)),
-                      element_bytes);
+    std::array<std::byte, 1024> room;
+    std::pmr::monotonic_buffer_resource memory(room.data(), room.size());
+    const Strides to_strides = strides_of(to, shape, memory), from_strides = strides_of(from, shape, memory);
+    copy_equal_shapes(
+        static_cast<std::byte*>(to.data()), static_cast<const std::byte*>(from.data()),
+        merged_dimensions(shape, to_strides, from_strides, static_cast<std::int64_t>(element_bytes), memory),
+        element_bytes);
 }
 
 }  // namespace tutti
