@@ -90,11 +90,9 @@ struct HaloOptions {
     milliseconds timeout{0};  ///< of the messages along each dimension
 };
 
-/// Fills the halos of this rank's block with the cells of its neighbours that lie next to it.
+/// Fills the halos of this rank's block with the cells of its neighbours that lie next to it. Along a dimension:
 ///
-///     low halo │ inner cells                 │ high halo         along `dim`
-///      ◄───────┼─ the low neighbour's last
-///              │    the high neighbour's first ─┼───────►
+///     │ low halo: the low neighbour's last inner cells │ inner cells │ high halo: the high neighbour's first ones │
 ///
 /// view     this rank's block with its halos: `width.low` cells before and `width.high` cells behind the inner cells,
 ///          along each dimension of `halos`. Other sizes are equal on all ranks along the dimension; the number of
@@ -102,11 +100,10 @@ struct HaloOptions {
 /// halos    exchanged one after the other, in this order, each over the whole extent of the other dimensions. So after
 ///          the call the corners hold the cells of diagonal neighbours, too.
 /// errors   InvalidArgument: a dimension that the tensor does not have, or that is listed twice; a negative width;
-/// fewer
-///          inner cells than a halo has, as a neighbour would need cells of the next but one.
-/// cost     two messages to each neighbour along a dimension (one if there is one neighbour); along a dimension with
-///          one rank, copies. The first use of a dimension makes its group (device_mesh.hpp), which is collective. A
-///          plan allocates nothing after its first runs.
+///          fewer inner cells than a halo has, as a neighbour would need cells of the next but one.
+/// cost     one message to each neighbour along a dimension, and one from it; along a dimension with one rank, copies.
+///          The first use of a dimension makes its group, which is collective (device_mesh.hpp). A plan's run()
+///          allocates nothing after its first runs.
 /// A rank outside the mesh does nothing.
 TUTTI_API void exchange_halos(TensorView view, const DeviceMesh& mesh, const std::vector<Halo>& halos,
                               const HaloOptions& options = {});
@@ -134,7 +131,7 @@ class TUTTI_API NeighborGraph {
     /// errors   CollectiveMismatch, on all ranks: a rank lists another as a destination more or less often than that
     ///          one lists it as a source; the message names the pairs. InvalidArgument: a rank that is not in the
     ///          group.
-    /// cost     one all_to_all of 4 bytes and one all_reduce of 8 bytes; calls on the graph need no further check.
+    /// cost     one all_to_all of 4 bytes for each rank, one all_reduce of 4 bytes; calls on the graph need no further check.
     NeighborGraph(std::vector<int> sources, std::vector<int> destinations, const NeighborGraphOptions& options = {});
 
     explicit operator bool() const noexcept { return state_ != nullptr; }
