@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import multiprocessing
 import os
+import socket
+import sys
 
 import torch
 import torch.distributed as dist
@@ -51,6 +54,33 @@ def outcome(losses: list[float], parameters, backend: object = None) -> str:
         backend = dist.group.WORLD._get_backend(torch.device("cpu"))
     return json.dumps({"code": whose(backend), "losses": [float(loss).hex() for loss in losses],
                        "parameters": numbers_of(parameters)})
+
+
+def passed(version: str, what: str) -> str:
+    """The one line of a program over libtutti-nccl: whose version it was, and what it has checked."""
+    return json.dumps({"version": version, "what": what})
+
+
+def skipped(why: str) -> str:
+    """The same of one that cannot run here."""
+    return json.dumps({"skipped": why})
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def on_processes(rank_of, ranks: int, argument) -> None:
+    """Runs rank_of(rank, argument) in that many forked processes; ends with status 1 unless all of them end with 0."""
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=rank_of, args=(rank, argument), daemon=True) for rank in range(ranks)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=120)
+    if any(process.exitcode != 0 for process in processes):
+        sys.exit(1)
 
 
 @contextlib.contextmanager
