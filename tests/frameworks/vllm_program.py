@@ -10,8 +10,8 @@ import small
 import torch
 import torch.distributed as dist
 
-KNOWN = ("a tensor lies where vLLM's platform puts it, so `vllm serve` runs its models on a CPU without this communicator, and on GPUs "
-         "with NCCL itself")
+KNOWN = ("vLLM takes CUDA's current device and stream for granted: the program has stand-ins for both, and tensors in host "
+         "memory")
 RANKS = 4
 
 
