@@ -16,11 +16,18 @@ using HostFunction = void (*)(void* data);
 using LaunchHostFunction = int (*)(ncclStream_t stream, HostFunction function, void* data);
 using GetDevice = int (*)(int* device);
 using IsCapturing = int (*)(ncclStream_t stream, int* status);
+using Context = void*;
+using GetContext = int (*)(ncclStream_t stream, Context* context);
+using PushContext = int (*)(Context context);
+using PopContext = int (*)(Context* context);
 
 struct Driver {
     LaunchHostFunction launch = nullptr;
     GetDevice get_device = nullptr;
     IsCapturing is_capturing = nullptr;
+    GetContext get_context = nullptr;
+    PushContext push = nullptr;
+    PopContext pop = nullptr;
 };
 
 void* loaded_driver() {
@@ -39,13 +46,23 @@ const Driver& driver() {
         one.launch = reinterpret_cast<LaunchHostFunction>(::dlsym(where, "cuLaunchHostFunc"));
         one.get_device = reinterpret_cast<GetDevice>(::dlsym(where, "cuCtxGetDevice"));
         one.is_capturing = reinterpret_cast<IsCapturing>(::dlsym(where, "cuStreamIsCapturing"));
+        one.get_context = reinterpret_cast<GetContext>(::dlsym(where, "cuStreamGetCtx"));
+        one.push = reinterpret_cast<PushContext>(::dlsym(where, "cuCtxPushCurrent_v2"));
+        one.pop = reinterpret_cast<PopContext>(::dlsym(where, "cuCtxPopCurrent_v2"));
         return one;
     }();
     return found;
 }
 
+// With the stream's own device as the thread's: one thread may hold the ranks of several devices, and the driver takes
+// a stream of the current device alone.
 void launch(ncclStream_t stream, HostFunction function, void* data) {
-    const int code = driver().launch(stream, function, data);
+    const Driver& of = driver();
+    Context context = nullptr;
+    const bool pushed = of.get_context != nullptr && of.push != nullptr && of.pop != nullptr &&
+                        of.get_context(stream, &context) == 0 && of.push(context) == 0;
+    const int code = of.launch(stream, function, data);
+    if (pushed) of.pop(&context);
     if (code != 0) fail(ncclUnhandledCudaError, "cuLaunchHostFunc failed with ", code, " for the stream ", stream);
 }
 

@@ -63,11 +63,14 @@ class Stream {
 std::atomic<int> refuse_after{-1};  // launches; -1: none is refused
 std::atomic<bool> capturing{false};
 std::vector<std::function<void()>> graph;  // what has been captured
+thread_local std::vector<void*> contexts;  // of a stream: the stream itself
+std::atomic<int> launches_elsewhere{0};    // into streams whose context was not current
 
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) int cuLaunchHostFunc(void* stream, void (*function)(void*),
                                                                        void* data) {
+    if (contexts.empty() || contexts.back() != stream) ++launches_elsewhere;
     if (refuse_after == 0) return 400;
     if (refuse_after > 0) --refuse_after;
     if (capturing)
@@ -82,6 +85,19 @@ extern "C" __attribute__((visibility("default"))) int cuStreamIsCapturing(void*,
 }
 extern "C" __attribute__((visibility("default"))) int cuCtxGetDevice(int* device) {
     *device = 5;
+    return 0;
+}
+extern "C" __attribute__((visibility("default"))) int cuStreamGetCtx(void* stream, void** context) {
+    *context = stream;
+    return 0;
+}
+extern "C" __attribute__((visibility("default"))) int cuCtxPushCurrent_v2(void* context) {
+    contexts.push_back(context);
+    return 0;
+}
+extern "C" __attribute__((visibility("default"))) int cuCtxPopCurrent_v2(void** context) {
+    *context = contexts.back();
+    contexts.pop_back();
     return 0;
 }
 
@@ -104,6 +120,23 @@ TEST(NcclStreams, hold_operations_until_they_are_reached) {
         EXPECT_EQ(out, 7);
         good(ncclBcast(&in, 1, ncclInt32, 0, me.comm, nullptr));  // the null stream: at once
     });
+}
+
+TEST(NcclStreams, of_several_devices_are_served_by_one_thread) {
+    Stream streams[2];
+    int values[2] = {1, 2};
+    std::vector<ncclComm_t> comms(2);
+    good(ncclCommInitAll(comms.data(), 2, nullptr));
+    launches_elsewhere = 0;
+    good(ncclGroupStart());
+    for (int i = 0; i < 2; ++i)
+        good(ncclAllReduce(&values[i], &values[i], 1, ncclInt32, ncclSum, comms[i], streams[i].handle()));
+    good(ncclGroupEnd());
+    for (Stream& stream : streams) stream.wait();
+    EXPECT_EQ(values[0] + values[1], 6);
+    EXPECT_EQ(launches_elsewhere, 0) << "the driver refuses a stream of a device that is not current";
+    EXPECT_TRUE(contexts.empty()) << "the caller's device stays as it was";
+    for (ncclComm_t comm : comms) good(ncclCommDestroy(comm));
 }
 
 TEST(NcclStreams, carry_ranks_that_issue_without_waiting) {
