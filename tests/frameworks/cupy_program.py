@@ -39,8 +39,8 @@ def rank_of(rank: int, unique_id: tuple) -> None:
         cupy.zeros(3)
     comm.destroy()
     if rank == 0:
-        print(small.passed(cupy.__version__, "allReduce of 4 types, reduce, broadcast, allGather, reduceScatter, send and recv in a group; "
-                           f"NCCL {nccl.get_version()} by its name"), flush=True)
+        print(small.passed(cupy.__version__, "allReduce of 4 types, reduce, broadcast, allGather, reduceScatter, send and recv in a "
+                           f"group; NCCL {nccl.get_version()} by its name"), flush=True)
 
 
 if __name__ == "__main__":

@@ -31,8 +31,8 @@ from megatron.core.models.gpt.gpt_model import GPTModel
 from megatron.core.pipeline_parallel import get_forward_backward_func
 from megatron.core.transformer.transformer_config import TransformerConfig
 
-KNOWN = ("Megatron-Core has its own buffers on `\"cuda\"` whatever the backend is: the program has them on the CPU, without dropout, "
-         "whose generators are CUDA's; sequence parallelism needs Apex or Transformer Engine")
+KNOWN = ("Megatron-Core has its own buffers on `\"cuda\"` whatever the backend is: the program has them on the CPU, without "
+         "dropout, whose generators are CUDA's; sequence parallelism needs Apex or Transformer Engine")
 SEQUENCE, VOCABULARY, MICROBATCHES = 8, 64, 2
 
 # Dropout is off, so that no generator is forked.

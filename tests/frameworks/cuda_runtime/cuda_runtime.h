@@ -19,7 +19,7 @@
 #define __device__
 #define __global__
 #define __launch_bounds__(...)
-#define CUDART_VERSION 11070  // has graphs, and no types of 8 bits
+#define CUDART_VERSION 11070  // has graphs, and no float8
 #define __CUDA_BF16_TYPES_EXIST__
 
 using std::max;
@@ -217,19 +217,34 @@ inline cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned flag
 inline cudaError_t cudaFreeHost(void* memory) {
     return cuMemFreeHost(memory);
 }
-/// Runs `work` in the stream. Also for memory of ncclMemAlloc, which the driver does not know.
+/// Runs `work` in the stream; what a graph has captured may run often, and stays. Also for memory of ncclMemAlloc,
+/// which the driver does not know.
 template <class Work>
 cudaError_t standin_launch(cudaStream_t stream, Work work) {
-    const cudaError_t error = standin_device();
+    cudaError_t error = standin_device();
+    int capturing = 0;
+    if (error == cudaSuccess && stream != nullptr) error = cuStreamIsCapturing(stream, &capturing);
     if (error != cudaSuccess) return error;
-    const auto run = [](void* of) { (*std::unique_ptr<Work>(static_cast<Work*>(of)))(); };
-    return fakeCudaLaunch(stream, run, new Work(std::move(work)));
+    auto* const held = new Work(std::move(work));
+    if (capturing != 0)
+        return fakeCudaLaunch(
+            stream, [](void* of) { (*static_cast<Work*>(of))(); }, held);
+    return fakeCudaLaunch(
+        stream, [](void* of) { (*std::unique_ptr<Work>(static_cast<Work*>(of)))(); }, held);
 }
 inline cudaError_t cudaMemset(void* memory, int value, std::size_t bytes) {
     return standin_launch(nullptr, [=] { std::memset(memory, value, bytes); });
 }
+/// In any device's stream, as the runtime copies.
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-    return standin_launch(stream, [=] { std::memmove(to, from, bytes); });
+    CUcontext context = nullptr;
+    cudaError_t error = standin_device();
+    if (error == cudaSuccess) error = cuStreamGetCtx(stream, &context);
+    if (error == cudaSuccess) error = cuCtxPushCurrent_v2(context);
+    if (error != cudaSuccess) return error;
+    error = standin_launch(stream, [=] { std::memmove(to, from, bytes); });
+    cuCtxPopCurrent_v2(&context);
+    return error;
 }
 inline cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
     const cudaError_t error = cudaMemcpyAsync(to, from, bytes, kind, nullptr);
