@@ -9,9 +9,12 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 namespace tutti::detail {
@@ -121,6 +124,7 @@ void Driver::drive_in_background(Start start) {
             try {
                 start_thread();
                 lacks_thread_ = false;
+                driven_->note_thread(true);
             } catch (const DistBackendError& error) {
                 if (!lacks_thread_.exchange(true))
                     TUTTI_WARN(
@@ -134,6 +138,8 @@ void Driver::drive_in_background(Start start) {
 
 void Driver::start_thread() {
     TUTTI_ASSERT(!thread_.joinable());
+    if (!wake_) wake_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!wake_) throw DistBackendError(fmt::format("cannot make an eventfd: {}", std::strerror(errno)));
     const auto escaped = [this](const std::exception_ptr&) noexcept { driven_->end_of_thread(); };
     thread_ =
         thread::start({"tutti-progress", fmt::format("what group \"{}\" has in flight", group_), escaped}, [this] {
@@ -151,6 +157,7 @@ void Driver::stop() {
 
 void Driver::unpark() {
     work_waits_ = true;
+    if (dozing_ && (stopping_ || !driven_->only_awaits_sockets())) (void)!::eventfd_write(wake_.get(), 1);
     if (!parked_) return;                            // it will see that
     { const std::lock_guard lock(parking_mutex_); }  // it waits already
     unparked_.notify_one();
@@ -166,6 +173,26 @@ bool Driver::park() {
     work_waits_ = false;
     TUTTI_ASSERT(lock.owns_lock());
     return wanted && !stopping_;
+}
+
+// The progress thread's sleep where only sockets can bring what is in flight. Beside it other threads make calls that
+// end within a moment: so it leaves the flag alone that would let neighbours wake this rank for each of them, and does
+// not compete for the lock. Who adds other work wakes it.
+void Driver::doze() {
+    std::vector<transport::Pollable> sockets;
+    driven_->pollables(sockets);
+    milliseconds limit = wait_slice;
+    std::vector<pollfd> entries{{driven_->news_fd(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+    for (const auto& socket : sockets) {
+        if (socket.fd < 0) limit = memory_nap;
+        entries.push_back({socket.fd, static_cast<short>(socket.output ? POLLOUT : POLLIN), 0});
+    }
+    dozing_ = true;
+    if (!stopping_ && driven_->only_awaits_sockets())
+        ::poll(entries.data(), entries.size(), static_cast<int>(limit.count()));
+    dozing_ = false;
+    eventfd_t times = 0;
+    (void)!::eventfd_read(wake_.get(), &times);
 }
 
 void Driver::sleep(milliseconds limit, const std::function<bool()>& done) {
@@ -231,7 +258,10 @@ void Driver::run_thread() {
             background_waiting_.yield(Clock::now());
             continue;
         }
-        sleep(milliseconds(10), [] { return false; });
+        if (driven_->only_awaits_sockets())
+            doze();
+        else
+            sleep(milliseconds(10), [] { return false; });
         background_waiting_.slept(Clock::now());
     }
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "core/deadline.hpp"
+#include "core/unique_fd.hpp"
 #include "core/waiting.hpp"
 #include "transport/shm/neighbours.hpp"
 
@@ -31,6 +32,11 @@ class Driven {
     virtual bool move() = 0;
     /// Whether something is in flight.
     virtual bool is_busy() = 0;
+    /// Whether something is in flight, and all of it waits for what only descriptors bring: no change in memory, no
+    /// deadline.
+    virtual bool only_awaits_sockets() { return false; }
+    /// Whether a progress thread moves what is in flight while no other thread does.
+    virtual void note_thread(bool /*there*/) noexcept {}
     /// The checks that a waiting rank makes now and then: deadlines, ranks that have left.
     virtual void look_after() = 0;
     /// Whether the world has failed, so that nothing will move any more.
@@ -90,6 +96,7 @@ class Driver {
  private:
     Waiting::Turn turn(const Waiting& waiting, int idle);
     void sleep(std::chrono::milliseconds limit, const std::function<bool()>& done);
+    void doze();
     void start_thread();
     void run_thread();
     void unpark();
@@ -109,6 +116,8 @@ class Driver {
     std::condition_variable unparked_;
     std::atomic<bool> parked_{false};
     std::atomic<bool> work_waits_{false}, work_is_urgent_{false};
+    UniqueFd wake_;                    // ends a doze; made with the progress thread
+    std::atomic<bool> dozing_{false};  // the progress thread is in doze()
     std::atomic<bool> stopping_{false};
     std::atomic<bool> lacks_thread_{false};
     std::mutex starting_;

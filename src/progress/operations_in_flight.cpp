@@ -65,6 +65,7 @@ std::shared_ptr<Operation> OperationsInFlight::collective_of(const Member* group
 void OperationsInFlight::inherit(const std::exception_ptr& failure) noexcept {
     new (&mutex_) BiasedMutex;
     new (&failure_) std::exception_ptr(failure);
+    failed_ = true;
 }
 
 void OperationsInFlight::activate(IssuedCollectives& collectives) {
@@ -123,6 +124,11 @@ bool OperationsInFlight::move() {
 bool OperationsInFlight::is_busy() {
     const BiasedMutex::Lock lock(mutex_);
     return !active_.empty() || !messages_.empty();
+}
+
+bool OperationsInFlight::only_awaits_sockets() {
+    const BiasedMutex::Lock lock(mutex_);
+    return active_.empty() && !messages_.empty() && messages_.only_await_requests();
 }
 
 void OperationsInFlight::look_after() {
@@ -258,6 +264,7 @@ void OperationsInFlight::fail(const std::exception_ptr& error) {
     TUTTI_ASSERT(!deferred_);
     messages_.end_done();  // messages that have been sent, or have come, succeeded
     failure_ = error;
+    failed_ = true;
     if (ways_.neighbours != nullptr) ways_.neighbours->withdraw_offers();
     mailboxes_.drop_all();
     for (IssuedCollectives* collectives : std::exchange(active_, {})) collectives->drop(error);

@@ -74,9 +74,16 @@ class OperationsInFlight final : public Driven, public Failable {
         OperationsInFlight& flight_;
     };
 
-    /// Whether nothing is in flight, and there is neither a failure nor news of one.
-    bool quiet() const noexcept TUTTI_REQUIRES(mutex_) { return active_.empty() && messages_.empty() && sound(); }
+    /// Whether nothing is in flight that a call would hold up which runs without the driver, and there is neither a
+    /// failure nor news of one. The progress thread receives what standing receives wait for.
+    bool quiet() const noexcept TUTTI_REQUIRES(mutex_) {
+        return active_.empty() && (messages_.empty() || (messages_.only_await_requests() && !lacks_thread_)) && sound();
+    }
     bool sound() const noexcept TUTTI_REQUIRES(mutex_) { return !failure_ && !verdicts_.health().has_news(); }
+    /// As sound(), from any thread without the lock.
+    bool looks_sound() const noexcept {
+        return !failed_.load(std::memory_order_acquire) && !verdicts_.health().has_news();
+    }
     const std::exception_ptr& failure() const noexcept override { return failure_; }
     bool failing() const noexcept override TUTTI_REQUIRES(mutex_) { return failure_ || deferred_; }
     InFlight any() const override TUTTI_REQUIRES(mutex_);
@@ -113,6 +120,8 @@ class OperationsInFlight final : public Driven, public Failable {
     // For the driver; these take the lock.
     bool move() override;
     bool is_busy() override;
+    bool only_awaits_sockets() override;
+    void note_thread(bool there) noexcept override { lacks_thread_ = !there; }
     void look_after() override;
     bool has_failed() override;
     void pollables(std::vector<transport::Pollable>& into) override;
@@ -136,6 +145,7 @@ class OperationsInFlight final : public Driven, public Failable {
     GroupTable& groups_;
     Verdicts& verdicts_;
     WorldPaths ways_;                       // set by attach(), then constant
+    std::atomic<bool> lacks_thread_{true};  // the progress thread has not been created
     std::atomic<bool> has_threads_{false};  // a mailbox other than the world's has, or had, threads
     BiasedMutex mutex_;
     Mailboxes mailboxes_ TUTTI_GUARDED_BY(mutex_);
@@ -145,6 +155,7 @@ class OperationsInFlight final : public Driven, public Failable {
         TUTTI_GUARDED_BY(mutex_);  // of one check: meanwhile others may become active
     CompletedOperations completed_ TUTTI_GUARDED_BY(mutex_);
     std::exception_ptr failure_ TUTTI_GUARDED_BY(mutex_);
+    std::atomic<bool> failed_{false};                       // there is a failure_; for those without the lock
     bool executing_ TUTTI_GUARDED_BY(mutex_) = false;       // inside an execution
     std::exception_ptr deferred_ TUTTI_GUARDED_BY(mutex_);  // a failure inside the execution
     bool leaving_ TUTTI_GUARDED_BY(mutex_) = false;         // no further receive will be posted

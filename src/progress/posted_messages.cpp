@@ -20,6 +20,12 @@ constexpr std::size_t spare_max = 4096;
 
 }  // namespace
 
+bool PostedMessages::only_await_requests() const noexcept {
+    return std::ranges::all_of(messages_, [](const auto& one) {
+        return one->is_of_service && one->transfer.peer == transport::any_source && !one->transfer.done;
+    });
+}
+
 bool PostedMessages::use(const transport::Mailbox& mailbox) const {
     return std::ranges::any_of(messages_, [&](const auto& one) { return &one->group->mailbox() == &mailbox; });
 }

@@ -26,6 +26,9 @@ class PostedMessages {
     explicit PostedMessages(const Verdicts& verdicts) : verdicts_(verdicts) {}
 
     bool empty() const noexcept { return messages_.empty(); }
+    /// Whether they are all standing receives: a service waits with them, for as long as it lives, for requests of
+    /// other hosts, and none has come.
+    bool only_await_requests() const noexcept;
     /// The oldest message; there must be one.
     const std::shared_ptr<Operation>& front() const noexcept { return messages_.front(); }
     /// Whether `mailbox` carries at least one of them.
