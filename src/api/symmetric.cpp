@@ -1,4 +1,5 @@
 // empty_symmetric: agree on the size, make the memory on each host, agree that all ranks have it.
+#include "api/symmetric.hpp"
 #include "api/arguments.hpp"
 #include "api/call.hpp"
 #include "core/assert.hpp"
@@ -33,28 +34,21 @@ bool all_say(bool yes, std::uint64_t fingerprint, const std::shared_ptr<Group>& 
 
 }  // namespace
 
-Tensor empty_symmetric(DType dtype, Extents shape, const CollectiveOptions& options) {
-    const auto group = api::group_of(options.group, "empty_symmetric");
-    if (options.timeout < milliseconds::zero()) {
-        throw InvalidArgument(fmt::format("empty_symmetric: timeout {} ms: expected zero (the group's) or more",
-                                          options.timeout.count()));
-    }
-    const milliseconds timeout = options.timeout.count() > 0 ? options.timeout : group->timeout();
-    const Deadline deadline = Deadline::after(timeout);
-    const ConstTensorView wanted(&group, shape, dtype);  // checks the shape, and counts
-    const std::uint64_t fingerprint = Fingerprint::pack(group::symmetric_memory, dtype, ReduceOp::Kind::sum, -1,
-                                                        static_cast<std::uint64_t>(wanted.element_count()));
-    all_say(true, fingerprint, group, timeout);
-    if (wanted.byte_count() == 0 || !group->memory().has_symmetric()) {
+Tensor api::symmetric_bytes(const std::shared_ptr<Group>& group, std::size_t bytes, DType dtype, std::uint64_t count,
+                            const Deadline& deadline) {
+    const std::uint64_t fingerprint = Fingerprint::pack(group::symmetric_memory, dtype, ReduceOp::Kind::sum, -1, count);
+    const Extents shape = Extents::of(static_cast<std::int64_t>(bytes));
+    all_say(true, fingerprint, group, deadline.timeout());
+    if (bytes == 0 || !group->memory().has_symmetric()) {
         // Other hosts may have more to do, and fail.
-        if (!all_say(true, fingerprint, group, timeout))
+        if (!all_say(true, fingerprint, group, deadline.timeout()))
             throw DistBackendError("empty_symmetric: another rank cannot get the memory");
-        return zeros(dtype, std::move(shape));
+        return zeros(uint8, shape);
     }
     std::shared_ptr<transport::SymmetricSegment> segment;
     std::string reason = "another rank cannot get the memory";
     try {
-        segment = group->make_symmetric(wanted.byte_count(), deadline);
+        segment = group->make_symmetric(bytes, deadline);
     } catch (const DistError& error) {
         reason = error.what();
     }
@@ -65,7 +59,21 @@ Tensor empty_symmetric(DType dtype, Extents shape, const CollectiveOptions& opti
     std::byte* data = segment->own_part();
     TUTTI_ASSERT(data != nullptr);
     std::shared_ptr<void> owner(data, [segment](void*) { segment->let_go(); });
-    return {TensorView(data, std::move(shape), dtype), std::move(owner)};
+    return {TensorView(data, shape, uint8), std::move(owner)};
+}
+
+Tensor empty_symmetric(DType dtype, Extents shape, const CollectiveOptions& options) {
+    const auto group = api::group_of(options.group, "empty_symmetric");
+    if (options.timeout < milliseconds::zero()) {
+        throw InvalidArgument(fmt::format("empty_symmetric: timeout {} ms: expected zero (the group's) or more",
+                                          options.timeout.count()));
+    }
+    const milliseconds timeout = options.timeout.count() > 0 ? options.timeout : group->timeout();
+    const ConstTensorView wanted(&group, shape, dtype);  // checks the shape, and counts
+    Tensor memory = api::symmetric_bytes(group, wanted.byte_count(), dtype,
+                                         static_cast<std::uint64_t>(wanted.element_count()), Deadline::after(timeout));
+    void* const data = memory.raw_data();
+    return {TensorView(data, std::move(shape), dtype), std::make_shared<Tensor>(std::move(memory))};
 }
 
 }  // namespace tutti

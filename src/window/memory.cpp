@@ -1,9 +1,9 @@
 #include "window/memory.hpp"
 
+#include "api/symmetric.hpp"
 #include "group/group_memory.hpp"
 
 #include <tutti/error.hpp>
-#include <tutti/symmetric.hpp>
 
 #include <fmt/format.h>
 
@@ -16,26 +16,32 @@ namespace tutti::window {
 namespace {
 
 // Throws InvalidArgument for a shape that is none.
-std::int64_t count_of(DType dtype, const Extents& shape) {
-    return ConstTensorView(&shape, shape, dtype).element_count();
+std::vector<std::int64_t> counts_of(DType dtype, const std::vector<Extents>& shapes) {
+    std::vector<std::int64_t> counts;
+    for (const Extents& shape : shapes) counts.push_back(ConstTensorView(&shape, shape, dtype).element_count());
+    return counts;
 }
 
 }  // namespace
 
-Memory::Memory(Group& group, DType dtype, Extents shape, int signals, const Deadline& deadline)
+Memory::Memory(Group& group, DType dtype, std::vector<Extents> shapes, int signals, const Deadline& deadline)
     : group_(group),
       dtype_(dtype),
-      shape_(std::move(shape)),
-      element_count_(count_of(dtype_, shape_)),
+      shapes_(std::move(shapes)),
+      counts_(counts_of(dtype_, shapes_)),
       signals_(signals),
       head_bytes_((static_cast<std::size_t>(signals + 1) * signal_bytes + page - 1) / page * page),
       parts_(static_cast<std::size_t>(group.size())) {
-    const std::size_t bytes = head_bytes_ + byte_count();
-    own_ = empty_symmetric(uint8, Extents::of(static_cast<std::int64_t>(bytes)),
-                           {.group = ProcessGroup(group.shared_from_this()), .timeout = deadline.timeout()});
+    TUTTI_ASSERT(shapes_.size() == static_cast<std::size_t>(group.size()));
+    const detail::GroupMemory& memory = group.memory();
+    std::size_t bytes = head_bytes_ + byte_count(group.rank());
+    if (memory.has_symmetric()) {
+        for (const int rank : memory.ranks_here()) bytes = std::max(bytes, head_bytes_ + byte_count(rank));
+    }
+    const auto most = static_cast<std::uint64_t>(std::ranges::max(counts_));
+    own_ = api::symmetric_bytes(group.shared_from_this(), bytes, dtype_, most, deadline);
     auto* const own = static_cast<std::byte*>(own_.raw_data());
     parts_[static_cast<std::size_t>(group.rank())] = own;
-    const detail::GroupMemory& memory = group.memory();
     if (memory.symmetric() == nullptr) return;
     const std::lock_guard lock(group.world().flight().mutex());
     const transport::Place place = memory.symmetric()->find(own, bytes);
@@ -51,7 +57,7 @@ bool Memory::is_mapped_by_all() const noexcept {
 }
 
 Tensor Memory::tensor(int rank) const {
-    return {TensorView(elements(rank), shape_, dtype_), std::make_shared<Tensor>(own_)};
+    return {TensorView(elements(rank), shape(rank), dtype_), std::make_shared<Tensor>(own_)};
 }
 
 bool Memory::raise(int rank, int signal, std::uint64_t value) const noexcept {
@@ -79,7 +85,7 @@ void Memory::check_overflow(const char* name, int signal) const {
 
 std::string Memory::title() const {
     return fmt::format("window of {} {} with {} signals in group \"{}\" ({} ranks)", to_string(dtype_),
-                       shape_.to_string(), signals_, group_.name(), group_.size());
+                       shape(group_.rank()).to_string(), signals_, group_.name(), group_.size());
 }
 
 }  // namespace tutti::window

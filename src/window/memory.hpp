@@ -3,7 +3,8 @@
 //
 // Each rank's part of symmetric memory begins with its signals, one cache line for each: the value, and whether an
 // addition would have passed 2^64 - 1. The next line says whether the rank has let go of the window; the elements begin
-// on a page of their own. A rank without neighbours has ordinary memory with the same layout.
+// on a page of their own. All parts of a host have room for the most elements of its ranks; pages that nobody touches
+// take no memory. A rank without neighbours has ordinary memory with the same layout.
 //
 // Threads: any. A signal is atomic: a rank adds to it with release, after writing elements; a thread that loads it with
 // acquire sees these elements (pattern A of transport/shm/MEMORY-ORDER.md). Accesses to elements are not synchronised.
@@ -28,13 +29,15 @@ using detail::Group;
 
 class Memory {
  public:
-    /// All ranks of the group make it, with equal arguments. Throws as empty_symmetric.
-    Memory(Group& group, DType dtype, Extents shape, int signals, const Deadline& deadline);
+    /// All ranks of the group make it, with equal arguments; `shapes`: by rank. Throws as empty_symmetric.
+    Memory(Group& group, DType dtype, std::vector<Extents> shapes, int signals, const Deadline& deadline);
 
     DType dtype() const noexcept { return dtype_; }
-    const Extents& shape() const noexcept { return shape_; }
-    std::int64_t element_count() const noexcept { return element_count_; }
-    std::size_t byte_count() const noexcept { return static_cast<std::size_t>(element_count_) * size_of(dtype_); }
+    const Extents& shape(int rank) const noexcept { return shapes_[static_cast<std::size_t>(rank)]; }
+    std::int64_t element_count(int rank) const noexcept { return counts_[static_cast<std::size_t>(rank)]; }
+    std::size_t byte_count(int rank) const noexcept {
+        return static_cast<std::size_t>(element_count(rank)) * size_of(dtype_);
+    }
     int signal_count() const noexcept { return signals_; }
 
     bool is_mapped(int rank) const noexcept { return part(rank) != nullptr; }
@@ -80,8 +83,8 @@ class Memory {
 
     const Group& group_;
     DType dtype_;
-    Extents shape_;
-    std::int64_t element_count_;
+    std::vector<Extents> shapes_;       // by rank
+    std::vector<std::int64_t> counts_;  // the same
     int signals_;
     std::size_t head_bytes_;
     Tensor own_;                     // this rank's whole part; while it lives, the others' parts stay mapped

@@ -1,6 +1,6 @@
 // The messages of a window between hosts: the requests of one rank to another, and how they are sent.
 //
-// A rank sends a Request, on the window's channel of requests. The payload of a put that does not fit into the request
+// A rank sends a Request, on the window's channel of requests. A payload that does not fit into the request
 // follows on the channel of payloads; replies come on the channel of answers. Messages of one rank to another on one
 // channel arrive in order, so payloads and answers do not name their request.
 //
@@ -9,6 +9,8 @@
 
 #include "group/group.hpp"
 #include "operation/operation.hpp"
+
+#include <tutti/window.hpp>
 
 #include <array>
 #include <cstddef>
@@ -24,24 +26,38 @@ using detail::Operation;
 using detail::WindowMessage;
 
 struct Request {
-    enum class Kind : std::uint32_t {
-        put = 1,  ///< write `bytes` bytes at `offset`, then add `value` to `signal`, where it is not 0
-        get,      ///< send back `bytes` bytes from `offset`
-        flush,    ///< answer when all earlier requests have been done
-        end,      ///< from a rank to itself: its window is closed
-        let_go,   ///< the sender ends its window; it serves requests until `heard`
-        heard,    ///< the answer to let_go: no more requests will come
+    enum class Kind : std::uint16_t {
+        put = 1,           ///< write `bytes` bytes at `offset`, then add `value` to `signal`, where it is not 0
+        get,               ///< send back `bytes` bytes from `offset`
+        accumulate,        ///< update `bytes` bytes at `offset` by `op`
+        get_accumulate,    ///< the same, and send back what they were
+        compare_and_swap,  ///< of one element; the payload is the expected one and the desired one
+        flush,             ///< answer when all earlier requests have been done
+        end,               ///< from a rank to itself: its window is closed
+        let_go,            ///< the sender ends its window; it serves requests until `heard`
+        heard,             ///< the answer to let_go: no more requests will come
     };
     static constexpr std::size_t payload_bytes = 64;
 
     Kind kind{};
+    AccumulateOp op = AccumulateOp::no_op;
     std::uint32_t signal = 0;
     std::uint64_t value = 0;
     std::uint64_t offset = 0, bytes = 0;  ///< in the target's elements
     std::array<std::byte, payload_bytes> payload{};
 
-    /// Whether the payload of this put is in the request.
-    bool is_whole() const noexcept { return bytes <= payload_bytes; }
+    /// How many bytes go to the target, beside the request.
+    std::size_t sent_bytes() const noexcept {
+        switch (kind) {
+            case Kind::put:
+            case Kind::accumulate: return bytes;
+            case Kind::get_accumulate: return op == AccumulateOp::no_op ? 0 : bytes;
+            case Kind::compare_and_swap: return 2 * bytes;
+            default: return 0;
+        }
+    }
+    /// Whether they are in the request.
+    bool is_whole() const noexcept { return sent_bytes() <= payload_bytes; }
 };
 static_assert(sizeof(Request) == 96, "ranks send its bytes");
 

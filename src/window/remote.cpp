@@ -37,38 +37,51 @@ class Remote::Sending {
     Remote& remote_;
 };
 
-std::shared_ptr<Operation> Remote::put(const char* name, int target, std::uint64_t offset,
-                                       std::span<const std::byte> source, Raise raise,
-                                       std::chrono::milliseconds timeout) {
-    TUTTI_ASSERT(raise.value == 0 || raise.signal >= 0);
-    Request request{.kind = Request::Kind::put,
-                    .signal = static_cast<std::uint32_t>(raise.signal),
-                    .value = raise.value,
-                    .offset = offset,
-                    .bytes = source.size()};
-    if (request.is_whole() && !source.empty()) std::memcpy(request.payload.data(), source.data(), source.size());
-    auto last = messages_.send(name, target, request, timeout);
-    const Sending sending(*this);
-    check(name, target);
-    unflushed_[static_cast<std::size_t>(target)] = true;
-    messages_.group().submit(last, true);
-    if (request.is_whole()) return last;
-    last = messages_.send(name, target, WindowMessage::payload, source, timeout);
-    messages_.group().submit(last, true);
-    return last;
+// The message that follows a request; null: the request carries the payload.
+std::shared_ptr<Operation> Remote::payload_of(const char* name, int target, const Request& request, const void* payload,
+                                              std::chrono::milliseconds timeout) const {
+    if (request.is_whole()) return nullptr;
+    TUTTI_ASSERT(payload != nullptr);
+    return messages_.send(name, target, WindowMessage::payload,
+                          {static_cast<const std::byte*>(payload), request.sent_bytes()}, timeout);
 }
 
-std::shared_ptr<Operation> Remote::get(const char* name, int target, std::uint64_t offset,
-                                       std::span<std::byte> destination, std::chrono::milliseconds timeout) {
-    TUTTI_ASSERT(!destination.empty());
-    const Request request{.kind = Request::Kind::get, .offset = offset, .bytes = destination.size()};
-    auto answer = messages_.receive(name, target, WindowMessage::answer, destination, timeout);
+std::shared_ptr<Operation> Remote::write(const char* name, int target, Request request, const void* payload,
+                                         std::chrono::milliseconds timeout) {
+    if (request.is_whole() && request.sent_bytes() > 0)
+        std::memcpy(request.payload.data(), payload, request.sent_bytes());
+    auto first = messages_.send(name, target, request, timeout);
+    auto second = payload_of(name, target, request, payload, timeout);
     const Sending sending(*this);
     check(name, target);
     unflushed_[static_cast<std::size_t>(target)] = true;
-    messages_.group().submit(answer, true);
-    messages_.group().submit(messages_.send(name, target, request, timeout), true);
-    return answer;
+    messages_.group().submit(first, true);
+    if (second == nullptr) return first;
+    messages_.group().submit(second, true);
+    return second;
+}
+
+std::shared_ptr<Operation> Remote::read(const char* name, int target, Request request, const void* payload,
+                                        std::span<std::byte> answer, std::chrono::milliseconds timeout) {
+    TUTTI_ASSERT(!answer.empty());
+    auto receiving = messages_.receive(name, target, WindowMessage::answer, answer, timeout);
+    Tensor copy;  // the answer may complete before this rank notices that the payload has left
+    if (!request.is_whole()) {
+        copy = empty(uint8, Extents::of(static_cast<std::int64_t>(request.sent_bytes())));
+        std::memcpy(copy.raw_data(), payload, request.sent_bytes());
+    } else if (request.sent_bytes() > 0) {
+        std::memcpy(request.payload.data(), payload, request.sent_bytes());
+    }
+    auto second = payload_of(name, target, request, copy.raw_data(), timeout);
+    if (second != nullptr) second->temporaries.push_back(std::move(copy));
+    auto first = messages_.send(name, target, request, timeout);
+    const Sending sending(*this);
+    check(name, target);
+    unflushed_[static_cast<std::size_t>(target)] = true;
+    messages_.group().submit(receiving, true);
+    messages_.group().submit(first, true);
+    if (second != nullptr) messages_.group().submit(second, true);
+    return receiving;
 }
 
 std::shared_ptr<Operation> Remote::flush(int target, std::chrono::milliseconds timeout) {

@@ -17,12 +17,6 @@
 
 namespace tutti::window {
 
-/// A signal that follows a put; value 0: none.
-struct Raise {
-    int signal = 0;
-    std::uint64_t value = 0;
-};
-
 class Remote {
  public:
     Remote(Group& group, std::uint32_t number, const Memory& memory)
@@ -31,12 +25,14 @@ class Remote {
           unflushed_(static_cast<std::size_t>(group.size())),
           let_go_(static_cast<std::size_t>(group.size())) {}
 
-    /// Issue a request; return an operation that completes when `source` may be written, or `destination` read.
-    /// `offset`: in bytes. Throw as refuse() if the target has let go of the window.
-    std::shared_ptr<Operation> put(const char* name, int target, std::uint64_t offset,
-                                   std::span<const std::byte> source, Raise raise, std::chrono::milliseconds timeout);
-    std::shared_ptr<Operation> get(const char* name, int target, std::uint64_t offset, std::span<std::byte> destination,
-                                   std::chrono::milliseconds timeout);
+    /// Issue a request to `target`, with a payload of its sent_bytes(). Throw as refuse() if the target has let go of
+    /// the window.
+    /// Of a request that has no answer: completes when the payload may be written again.
+    std::shared_ptr<Operation> write(const char* name, int target, Request request, const void* payload,
+                                     std::chrono::milliseconds timeout);
+    /// Of one that has: completes when `answer` may be read. The payload may be written when the call returns.
+    std::shared_ptr<Operation> read(const char* name, int target, Request request, const void* payload,
+                                    std::span<std::byte> answer, std::chrono::milliseconds timeout);
     /// An operation that completes when all earlier requests to `target` have been carried out; null: none since the
     /// last flush.
     std::shared_ptr<Operation> flush(int target, std::chrono::milliseconds timeout);
@@ -56,6 +52,8 @@ class Remote {
         bool answers;
     };
     void check(const char* name, int target) const;
+    std::shared_ptr<Operation> payload_of(const char* name, int target, const Request& request, const void* payload,
+                                          std::chrono::milliseconds timeout) const;
     void take_news() noexcept;
 
     const Messages messages_;

@@ -3,6 +3,7 @@
 #include "core/assert.hpp"
 #include "core/log.hpp"
 #include "operation/channel.hpp"
+#include "window/atomics.hpp"
 
 #include <tutti/error.hpp>
 
@@ -97,7 +98,7 @@ bool Service::take(const Operation& receive) {
     if (source < 0 || !fits(request)) {
         group_->abort(fmt::format("rank {} asked rank {} for {} bytes at {} of a window of {} bytes with {} signals",
                                   receive.transfer.peer, group_->ranks().own_global(), request.bytes, request.offset,
-                                  memory_->byte_count(), memory_->signal_count()));
+                                  memory_->byte_count(group_->rank()), memory_->signal_count()));
         return false;
     }
     {
@@ -114,14 +115,13 @@ void Service::serve(int source) {
     TUTTI_ASSERT(source >= 0 && source < group_->size());
     try {
         while (const auto request = next_of(source)) {
-            const std::shared_ptr<Operation> step = first_step(*request, source);
-            const auto go_on = [self = shared_from_this(), step, request = *request, source] {
-                if (step->error()) return;
-                self->finish(request);
-                self->serve(source);
+            Tensor room;  // for a payload that the request does not carry, and that must not go to the elements at once
+            const std::shared_ptr<Operation> step = first_step(*request, source, room);
+            const auto go_on = [self = shared_from_this(), step, request = *request, source, room] {
+                if (!step->error() && self->finish(request, source, room)) self->serve(source);
             };
             if (step && (!messages_.is_complete_at_once(step, go_on) || step->error())) return;
-            finish(*request);
+            if (!finish(*request, source, room)) return;
         }
     } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): the callers of the group hear of it
     }
@@ -143,38 +143,81 @@ std::optional<Request> Service::next_of(int source) {
 
 // A message that has to be through before the request is; null: there is none. Elements that a get sends must stay as
 // they are until they have left.
-std::shared_ptr<Operation> Service::first_step(const Request& request, int source) const {
+std::shared_ptr<Operation> Service::first_step(const Request& request, int source, Tensor& room) const {
     TUTTI_ASSERT(fits(request));
     const std::span elements(memory_->elements(group_->rank()) + request.offset, request.bytes);
-    switch (request.kind) {
-        case Request::Kind::put:
-            if (request.is_whole()) return nullptr;
-            return messages_.receive(name, source, WindowMessage::payload, elements, Messages::no_limit);
-        case Request::Kind::get:
-            return messages_.send(name, source, WindowMessage::answer, elements, Messages::no_limit);
-        case Request::Kind::flush:
-            return messages_.send(name, source, WindowMessage::answer, {&done, 1}, Messages::no_limit);
-        case Request::Kind::end:
-        case Request::Kind::let_go:
-        case Request::Kind::heard: break;
-    }
-    return nullptr;
+    if (request.kind == Request::Kind::get)
+        return messages_.send(name, source, WindowMessage::answer, elements, Messages::no_limit);
+    if (request.kind == Request::Kind::flush)
+        return messages_.send(name, source, WindowMessage::answer, {&done, 1}, Messages::no_limit);
+    if (request.is_whole()) return nullptr;
+    if (request.kind == Request::Kind::put)
+        return messages_.receive(name, source, WindowMessage::payload, elements, Messages::no_limit);
+    room = empty(uint8, Extents::of(static_cast<std::int64_t>(request.sent_bytes())));
+    return messages_.receive(name, source, WindowMessage::payload,
+                             {static_cast<std::byte*>(room.raw_data()), room.byte_count()}, Messages::no_limit);
 }
 
-void Service::finish(const Request& request) const {
+// False: the group has ended.
+bool Service::finish(const Request& request, int source, const Tensor& room) const {
     TUTTI_ASSERT(fits(request));
-    if (request.kind != Request::Kind::put) return;
+    using Kind = Request::Kind;
+    if (request.kind == Kind::accumulate || request.kind == Kind::get_accumulate ||
+        request.kind == Kind::compare_and_swap) {
+        try {
+            update(request, source, request.is_whole() ? request.payload.data() : room.raw_data());
+        } catch (const DistError&) {
+            return false;
+        }
+    }
+    if (request.kind != Kind::put) return true;
     if (request.is_whole() && request.bytes > 0)
         std::memcpy(memory_->elements(group_->rank()) + request.offset, request.payload.data(), request.bytes);
     if (request.value != 0) (void)memory_->raise(group_->rank(), static_cast<int>(request.signal), request.value);
+    return true;
+}
+
+// The answer, which nobody waits for, has memory of its own.
+void Service::update(const Request& request, int source, const void* payload) const {
+    const DType dtype = memory_->dtype();
+    std::byte* const elements = memory_->elements(group_->rank()) + request.offset;
+    const std::size_t count = request.bytes / size_of(dtype);
+    if (request.kind == Request::Kind::accumulate)
+        return window::update(request.op, dtype, elements, payload, nullptr, count);
+    Tensor before = empty(uint8, Extents::of(static_cast<std::int64_t>(request.bytes)));
+    if (request.kind == Request::Kind::compare_and_swap) {
+        const auto* const expected = static_cast<const std::byte*>(payload);
+        compare_and_swap(dtype, elements, expected, expected + request.bytes, before.raw_data());
+    } else {
+        window::update(request.op, dtype, elements, payload, before.raw_data(), count);
+    }
+    const std::span answer(static_cast<const std::byte*>(before.raw_data()), before.byte_count());
+    const auto sending = messages_.send(name, source, WindowMessage::answer, answer, Messages::no_limit);
+    sending->temporaries.push_back(std::move(before));
+    group_->submit(sending, true);
 }
 
 bool Service::fits(const Request& request) const noexcept {
     using Kind = Request::Kind;
-    const std::size_t all = memory_->byte_count();
-    const bool known = request.kind == Kind::put || request.kind == Kind::get || request.kind == Kind::flush;
-    return known && request.offset <= all && request.bytes <= all - request.offset &&
-           (request.value == 0 || request.signal < static_cast<std::uint32_t>(memory_->signal_count()));
+    const DType dtype = memory_->dtype();
+    const std::size_t all = memory_->byte_count(group_->rank());
+    if (request.offset > all || request.bytes > all - request.offset) return false;
+    switch (request.kind) {
+        case Kind::put:
+            return request.value == 0 || request.signal < static_cast<std::uint32_t>(memory_->signal_count());
+        case Kind::get:
+        case Kind::flush: return true;
+        case Kind::accumulate:
+        case Kind::get_accumulate:
+            return is_supported(request.op, dtype) && request.bytes % size_of(dtype) == 0 &&
+                   request.offset % size_of(dtype) == 0;
+        case Kind::compare_and_swap:
+            return has_one_value(dtype) && request.bytes == size_of(dtype) && request.offset % size_of(dtype) == 0;
+        case Kind::end:
+        case Kind::let_go:
+        case Kind::heard: break;
+    }
+    return false;
 }
 
 }  // namespace tutti::window

@@ -46,8 +46,9 @@ class Service : public std::enable_shared_from_this<Service> {
     bool take_news(Request::Kind kind, int source);
     void serve(int source);
     std::optional<Request> next_of(int source);
-    std::shared_ptr<Operation> first_step(const Request& request, int source) const;
-    void finish(const Request& request) const;
+    std::shared_ptr<Operation> first_step(const Request& request, int source, Tensor& room) const;
+    bool finish(const Request& request, int source, const Tensor& room) const;
+    void update(const Request& request, int source, const void* payload) const;
     bool fits(const Request& request) const noexcept;
 
     const std::shared_ptr<Group> group_;

@@ -5,6 +5,7 @@
 #include "core/assert.hpp"
 #include "object/codec.hpp"
 #include "record/public_call.hpp"
+#include "window/atomics.hpp"
 #include "window/signals.hpp"
 #include "window/state.hpp"
 
@@ -15,8 +16,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -28,17 +31,21 @@ using detail::Group;
 using detail::Operation;
 using detail::WindowState;
 using std::chrono::milliseconds;
-using window::Raise;
+using window::Request;
 
 constexpr int signals_max = 65536;
 
-/// What all ranks have to agree on.
+/// What all ranks have to agree on, but for the first dimension.
 struct Terms {
     int dtype = 0;
     std::vector<std::int64_t> shape;
     int signals = 0;
 
-    bool operator==(const Terms&) const = default;
+    bool fits(const Terms& other) const {
+        return dtype == other.dtype && signals == other.signals && shape.size() == other.shape.size() &&
+               std::ranges::equal(std::span(shape).subspan(shape.empty() ? 0 : 1),
+                                  std::span(other.shape).subspan(shape.empty() ? 0 : 1));
+    }
     std::string to_string() const {
         return fmt::format("{}{} with {} signals", tutti::to_string(static_cast<DType>(dtype)),
                            Extents(shape).to_string(), signals);
@@ -60,23 +67,23 @@ void check_backend(const Group& group) {
 
 void check_terms(const Group& group, const Terms& own, const std::vector<Terms>& all) {
     TUTTI_ASSERT(all.size() == static_cast<std::size_t>(group.size()));
-    TUTTI_ASSERT(all[static_cast<std::size_t>(group.rank())] == own);
+    TUTTI_ASSERT(all[static_cast<std::size_t>(group.rank())].fits(own));
     const auto& ranks = group.ranks();
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
-        if (all[rank] == all[0]) continue;
+        if (all[rank].fits(all[0])) continue;
         const bool mine = static_cast<int>(rank) == group.rank();
         const int peer = ranks.global(static_cast<int>(rank));
         throw CollectiveMismatch(
             fmt::format(
                 "Window in group \"{}\" ({} ranks): rank {} makes {}, but rank {} makes {}: expected the same on "
-                "all ranks",
+                "all ranks, but for the first dimension",
                 group.name(), group.size(), ranks.global(0), all[0].to_string(), peer,
                 (mine ? own : all[rank]).to_string()),
             {.operation = "Window", .group = group.name(), .rank = ranks.own_global(), .peer = peer});
     }
 }
 
-/// A put or a get, checked.
+/// What a call does with elements of a target. `tensor`: as many elements as it is about.
 struct Access {
     const char* name;
     WindowState& state;
@@ -84,13 +91,16 @@ struct Access {
     int target;
     std::int64_t offset;
     milliseconds timeout;
-    Raise raise{};
 
     std::size_t offset_bytes() const {
         TUTTI_ASSERT(offset >= 0);
         return static_cast<std::size_t>(offset) * size_of(tensor.dtype());
     }
     bool is_mapped() const { return state.memory().is_mapped(target); }
+    milliseconds limit() const { return timeout.count() > 0 ? timeout : state.group().timeout(); }
+    Request request(Request::Kind kind) const {
+        return {.kind = kind, .offset = offset_bytes(), .bytes = tensor.byte_count()};
+    }
     std::byte* there() const {
         TUTTI_ASSERT(is_mapped() && offset >= 0);
         return state.memory().elements(target) + offset_bytes();
@@ -115,30 +125,44 @@ void check_signal(const char* name, const WindowState& state, int signal) {
     refuse("{}: signal {}: expected 0 to {}", name, signal, count - 1);
 }
 
-void check(const Access& access) {
-    const char* const name = access.name;
-    const ConstTensorView& tensor = access.tensor;
-    const window::Memory& memory = access.state.memory();
-    check_target(name, access.state, access.target);
+void check_tensor(const char* name, const ConstTensorView& tensor, DType dtype) {
     if (tensor.device().type != Device::Type::cpu)
         refuse("{}: tensor is on {}: expected host memory", name, to_string(tensor.device()));
-    if (tensor.dtype() != memory.dtype())
-        refuse("{}: tensor is {}: expected {}, as the window", name, tensor.to_string(), to_string(memory.dtype()));
+    if (tensor.dtype() != dtype)
+        refuse("{}: tensor is {}: expected {}, as the window", name, tensor.to_string(), to_string(dtype));
     if (!tensor.contiguous())
         refuse("{}: tensor {} is not in one piece: expected contiguous", name, tensor.to_string());
-    const std::int64_t all = memory.element_count(), count = tensor.element_count();
+}
+
+void check(const Access& access) {
+    const char* const name = access.name;
+    check_target(name, access.state, access.target);
+    check_tensor(name, access.tensor, access.state.memory().dtype());
+    const std::int64_t all = access.state.memory().element_count(access.target);
+    const std::int64_t count = access.tensor.element_count();
     if (access.offset < 0 || access.offset > all || count > all - access.offset) {
-        refuse("{}: offset {} and {} elements: expected no more than the window's {} elements", name, access.offset,
-               count, all);
+        refuse("{}: offset {} and {} elements: expected no more than the window's {} elements on rank {}", name,
+               access.offset, count, all, access.target);
     }
     api::check_timeout(name, access.timeout);
     window::check_sound(access.state.group(), name);
     check_kept(name, access.state, access.target);
 }
 
-/// An operation that was over when it began.
-Work over(const char* name, std::vector<TensorView> outputs = {}) {
-    auto operation = std::make_shared<Operation>();
+void check_operator(const char* name, AccumulateOp op, DType dtype) {
+    if (!op.is_known()) {
+        refuse("{}: op {}: expected sum, product, min, max, band, bor, bxor, replace or no_op", name,
+               to_string(op.reduction()));
+    }
+    if (!window::is_supported(op, dtype))
+        refuse("{}: op {}: not defined for {}, of which the window is", name, to_string(op.reduction()),
+               to_string(dtype));
+}
+
+/// The Work of an operation; null: it was over when it began.
+Work work_of(const char* name, std::shared_ptr<Operation> operation, std::vector<TensorView> outputs = {}) {
+    if (operation) return Work(std::move(operation));
+    operation = std::make_shared<Operation>();
     operation->name = name;
     operation->is_collective = false;
     operation->outputs = std::move(outputs);
@@ -151,20 +175,27 @@ void copy_bytes(std::byte* to, const void* from, std::size_t bytes) {
     if (bytes > 0) std::memmove(to, from, bytes);
 }
 
+/// A signal that follows a put; value 0: none.
+struct Raise {
+    int signal = 0;
+    std::uint64_t value = 0;
+};
+
 // Null: it is done.
-std::shared_ptr<Operation> put_to(const Access& access) {
+std::shared_ptr<Operation> put_to(const Access& access, const Raise& raise = {}) {
     check(access);
+    const auto& [signal, value] = raise;
     if (access.is_mapped()) {
         copy_bytes(access.there(), access.tensor.data(), access.tensor.byte_count());
-        const auto& [signal, value] = access.raise;
         if (value != 0 && !access.state.memory().raise(access.target, signal, value))
             refuse("{}: value {}: it would raise signal {} of rank {}, which is {}, beyond 2^64 - 1", access.name,
                    value, signal, access.target, access.state.memory().value_of(access.target, signal));
         return nullptr;
     }
-    return access.state.remote().put(access.name, access.target, access.offset_bytes(),
-                                     {static_cast<const std::byte*>(access.tensor.data()), access.tensor.byte_count()},
-                                     access.raise, limit_of(access.state.group(), access.timeout));
+    Request request = access.request(Request::Kind::put);
+    request.signal = static_cast<std::uint32_t>(signal);
+    request.value = value;
+    return access.state.remote().write(access.name, access.target, request, access.tensor.data(), access.limit());
 }
 
 std::shared_ptr<Operation> get_from(const Access& access, const TensorView& destination) {
@@ -175,14 +206,87 @@ std::shared_ptr<Operation> get_from(const Access& access, const TensorView& dest
         return nullptr;
     }
     if (destination.byte_count() == 0) return nullptr;
-    return access.state.remote().get(access.name, access.target, access.offset_bytes(), {to, destination.byte_count()},
-                                     limit_of(access.state.group(), access.timeout));
+    return access.state.remote().read(access.name, access.target, access.request(Request::Kind::get), nullptr,
+                                      {to, destination.byte_count()}, access.limit());
 }
 
-Access signalled(const char* name, WindowState& state, const ConstTensorView& source, int target,
-                 const WindowSignalAccess& access) {
+std::shared_ptr<Operation> put_signal_to(const char* name, WindowState& state, const ConstTensorView& source,
+                                         int target, const WindowSignalAccess& access) {
     check_signal(name, state, access.signal);
-    return {name, state, source, target, access.offset, access.timeout, {access.signal, access.value}};
+    return put_to({name, state, source, target, access.offset, access.timeout}, {access.signal, access.value});
+}
+
+std::shared_ptr<Operation> accumulate_to(const Access& access, AccumulateOp op) {
+    check(access);
+    const DType dtype = access.state.memory().dtype();
+    check_operator(access.name, op, dtype);
+    if (op == AccumulateOp::no_op)
+        refuse("{}: op no_op: expected one that changes elements; get_accumulate reads them", access.name);
+    const ConstTensorView& source = access.tensor;
+    if (source.element_count() == 0) return nullptr;
+    if (access.is_mapped()) {
+        window::update(op, dtype, access.there(), source.data(), nullptr,
+                       static_cast<std::size_t>(source.element_count()));
+        return nullptr;
+    }
+    Request request = access.request(Request::Kind::accumulate);
+    request.op = op;
+    return access.state.remote().write(access.name, access.target, request, source.data(), access.limit());
+}
+
+// `access` is about `before`.
+std::shared_ptr<Operation> get_accumulate_from(const Access& access, const ConstTensorView& source,
+                                               const TensorView& before, AccumulateOp op) {
+    check(access);
+    const DType dtype = access.state.memory().dtype();
+    check_operator(access.name, op, dtype);
+    if (op != AccumulateOp::no_op) {
+        check_tensor(access.name, source, dtype);
+        if (source.element_count() != before.element_count())
+            refuse("{}: before has {} elements: expected {}, as source", access.name, before.element_count(),
+                   source.element_count());
+    }
+    if (before.element_count() == 0) return nullptr;
+    if (access.is_mapped()) {
+        window::update(op, dtype, access.there(), source.data(), before.data(),
+                       static_cast<std::size_t>(before.element_count()));
+        return nullptr;
+    }
+    Request request = access.request(Request::Kind::get_accumulate);
+    request.op = op;
+    return access.state.remote().read(access.name, access.target, request, source.data(),
+                                      {static_cast<std::byte*>(before.data()), before.byte_count()}, access.limit());
+}
+
+// `access` is about `before`.
+std::shared_ptr<Operation> compare_and_swap_at(const Access& access, const void* expected, const void* desired,
+                                               const TensorView& before) {
+    check(access);
+    const DType dtype = access.state.memory().dtype();
+    if (!window::has_one_value(dtype))
+        refuse("{}: the window is of {}: expected a type of at most 8 bytes", access.name, to_string(dtype));
+    if (access.is_mapped()) {
+        window::compare_and_swap(dtype, access.there(), expected, desired, before.data());
+        return nullptr;
+    }
+    std::array<std::byte, 2 * sizeof(std::uint64_t)> both{};
+    std::memcpy(both.data(), expected, size_of(dtype));
+    std::memcpy(both.data() + size_of(dtype), desired, size_of(dtype));
+    return access.state.remote().read(access.name, access.target, access.request(Request::Kind::compare_and_swap),
+                                      both.data(), {static_cast<std::byte*>(before.data()), before.byte_count()},
+                                      access.limit());
+}
+
+/// The address of one element of `dtype` at the target, if this rank maps it and nothing speaks against it; else null,
+/// and the ordinary way says what does.
+std::byte* element_at_once(const WindowState& state, DType dtype, int target, const WindowAccess& access) {
+    const window::Memory& memory = state.memory();
+    const bool fits = target >= 0 && target < state.group().size() && dtype == memory.dtype() && access.offset >= 0 &&
+                      access.offset < memory.element_count(target) && access.timeout.count() >= 0;
+    if (!fits || !memory.is_mapped(target) || memory.was_let_go_by(target) ||
+        !state.group().world().flight().looks_sound())
+        return nullptr;
+    return memory.elements(target) + static_cast<std::size_t>(access.offset) * size_of(dtype);
 }
 
 void wait_for(const std::shared_ptr<Operation>& operation) {
@@ -226,8 +330,12 @@ Window::Window(DType dtype, Extents shape, const WindowOptions& options) {
         refuse("Window: shape {}: expected a window that fits in memory", shape.to_string());
     const Deadline deadline = Deadline::after(limit_of(*group, options.timeout));
     const Terms own{static_cast<int>(dtype), {shape.begin(), shape.end()}, options.signals};
-    check_terms(*group, own, all_gather_object(own, {.group = ProcessGroup(group), .timeout = deadline.timeout()}));
-    auto memory = std::make_shared<const window::Memory>(*group, dtype, std::move(shape), options.signals, deadline);
+    const std::vector<Terms> all =
+        all_gather_object(own, {.group = ProcessGroup(group), .timeout = deadline.timeout()});
+    check_terms(*group, own, all);
+    std::vector<Extents> shapes;
+    for (const Terms& each : all) shapes.emplace_back(each.shape);
+    auto memory = std::make_shared<const window::Memory>(*group, dtype, std::move(shapes), options.signals, deadline);
     state_ = std::make_shared<WindowState>(group, std::move(memory), group->next_window());
 }
 
@@ -244,10 +352,22 @@ DType Window::dtype() const {
     return checked("Window.dtype").memory().dtype();
 }
 const Extents& Window::shape() const {
-    return checked("Window.shape").memory().shape();
+    const WindowState& state = checked("Window.shape");
+    return state.memory().shape(state.group().rank());
+}
+const Extents& Window::shape(int rank) const {
+    const WindowState& state = checked("Window.shape");
+    check_target("Window.shape", state, rank);
+    return state.memory().shape(rank);
 }
 std::int64_t Window::element_count() const {
-    return checked("Window.element_count").memory().element_count();
+    const WindowState& state = checked("Window.element_count");
+    return state.memory().element_count(state.group().rank());
+}
+std::int64_t Window::element_count(int rank) const {
+    const WindowState& state = checked("Window.element_count");
+    check_target("Window.element_count", state, rank);
+    return state.memory().element_count(rank);
 }
 int Window::signal_count() const {
     return checked("Window.signal_count").memory().signal_count();
@@ -294,28 +414,103 @@ void Window::get(TensorView destination, int target, const WindowAccess& access)
 void Window::put_signal(ConstTensorView source, int target, const WindowSignalAccess& access) const {
     WindowState& state = checked("Window.put_signal");
     const record::PublicCall public_call("Window.put_signal");
-    wait_for(put_to(signalled("Window.put_signal", state, source, target, access)));
+    wait_for(put_signal_to("Window.put_signal", state, source, target, access));
 }
 
 Work Window::iput(ConstTensorView source, int target, const WindowAccess& access) const {
     WindowState& state = checked("Window.iput");
     const record::PublicCall public_call("Window.iput");
-    auto operation = put_to({"Window.iput", state, source, target, access.offset, access.timeout});
-    return operation ? Work(std::move(operation)) : over("Window.iput");
+    return work_of("Window.iput", put_to({"Window.iput", state, source, target, access.offset, access.timeout}));
 }
 
 Work Window::iget(TensorView destination, int target, const WindowAccess& access) const {
     WindowState& state = checked("Window.iget");
     const record::PublicCall public_call("Window.iget");
-    auto operation = get_from({"Window.iget", state, destination, target, access.offset, access.timeout}, destination);
-    return operation ? Work(std::move(operation)) : over("Window.iget", {destination});
+    return work_of("Window.iget",
+                   get_from({"Window.iget", state, destination, target, access.offset, access.timeout}, destination),
+                   {destination});
 }
 
 Work Window::iput_signal(ConstTensorView source, int target, const WindowSignalAccess& access) const {
     WindowState& state = checked("Window.iput_signal");
     const record::PublicCall public_call("Window.iput_signal");
-    auto operation = put_to(signalled("Window.iput_signal", state, source, target, access));
-    return operation ? Work(std::move(operation)) : over("Window.iput_signal");
+    return work_of("Window.iput_signal", put_signal_to("Window.iput_signal", state, source, target, access));
+}
+
+void Window::accumulate(ConstTensorView source, int target, AccumulateOp op, const WindowAccess& access) const {
+    WindowState& state = checked("Window.accumulate");
+    const record::PublicCall public_call("Window.accumulate");
+    wait_for(accumulate_to({"Window.accumulate", state, source, target, access.offset, access.timeout}, op));
+}
+
+Work Window::iaccumulate(ConstTensorView source, int target, AccumulateOp op, const WindowAccess& access) const {
+    WindowState& state = checked("Window.iaccumulate");
+    const record::PublicCall public_call("Window.iaccumulate");
+    return work_of("Window.iaccumulate",
+                   accumulate_to({"Window.iaccumulate", state, source, target, access.offset, access.timeout}, op));
+}
+
+void Window::get_accumulate(ConstTensorView source, TensorView before, int target, AccumulateOp op,
+                            const WindowAccess& access) const {
+    WindowState& state = checked("Window.get_accumulate");
+    const record::PublicCall public_call("Window.get_accumulate");
+    wait_for(get_accumulate_from({"Window.get_accumulate", state, before, target, access.offset, access.timeout},
+                                 source, before, op));
+}
+
+Work Window::iget_accumulate(ConstTensorView source, TensorView before, int target, AccumulateOp op,
+                             const WindowAccess& access) const {
+    WindowState& state = checked("Window.iget_accumulate");
+    const record::PublicCall public_call("Window.iget_accumulate");
+    return work_of("Window.iget_accumulate",
+                   get_accumulate_from({"Window.iget_accumulate", state, before, target, access.offset, access.timeout},
+                                       source, before, op),
+                   {before});
+}
+
+Work Window::icompare_and_swap(ConstTensorView expected, ConstTensorView desired, TensorView before, int target,
+                               const WindowAccess& access) const {
+    constexpr const char* name = "Window.icompare_and_swap";
+    WindowState& state = checked(name);
+    const record::PublicCall public_call(name);
+    for (const ConstTensorView& one : {expected, desired, ConstTensorView(before)}) {
+        check_tensor(name, one, state.memory().dtype());
+        if (one.element_count() != 1) refuse("{}: tensor {}: expected one element", name, one.to_string());
+    }
+    return work_of(name,
+                   compare_and_swap_at({name, state, before, target, access.offset, access.timeout}, expected.data(),
+                                       desired.data(), before),
+                   {before});
+}
+
+void Window::fetch_one(const char* name, DType dtype, const void* value, void* before, int target, AccumulateOp op,
+                       const WindowAccess& access) const {
+    WindowState& state = checked(name);
+    const record::PublicCall public_call(name);
+    if (std::byte* const element = element_at_once(state, dtype, target, access)) [[likely]] {
+        if (window::add_at_once(op, dtype, element, value, before)) return;
+        if (window::has_one_value(dtype) && window::is_supported(op, dtype))
+            return window::update(op, dtype, element, value, before, 1);
+    }
+    if (!window::has_one_value(dtype))
+        refuse("{}: the value is {}: expected a type of at most 8 bytes; get_accumulate takes others", name,
+               to_string(dtype));
+    const ConstTensorView source(value, Extents::of(value == nullptr ? 0 : 1), dtype);
+    const TensorView old(before, Extents::of(1), dtype);
+    wait_for(get_accumulate_from({name, state, old, target, access.offset, access.timeout}, source, old, op));
+}
+
+void Window::compare_one(const char* name, DType dtype, const Swap& swap, int target,
+                         const WindowAccess& access) const {
+    WindowState& state = checked(name);
+    const record::PublicCall public_call(name);
+    if (window::has_one_value(dtype)) [[likely]] {
+        if (std::byte* const element = element_at_once(state, dtype, target, access))
+            return window::compare_and_swap(dtype, element, swap.expected, swap.desired, swap.before);
+    }
+    const TensorView old(swap.before, Extents::of(1), dtype);
+    wait_for(compare_and_swap_at({name, state, old, target, access.offset, access.timeout}, swap.expected, swap.desired,
+                                 old));
 }
 
 void Window::signal(int target, int signal, std::uint64_t value) const {
@@ -323,7 +518,7 @@ void Window::signal(int target, int signal, std::uint64_t value) const {
     check_signal("Window.signal", state, signal);
     const record::PublicCall public_call("Window.signal");
     const TensorView nothing(nullptr, Extents::of(0), state.memory().dtype());
-    put_to({"Window.signal", state, nothing, target, 0, milliseconds(0), {signal, value}});
+    put_to({"Window.signal", state, nothing, target, 0, milliseconds(0)}, {signal, value});
 }
 
 void Window::wait_signal(int signal, std::uint64_t at_least, milliseconds timeout) const {

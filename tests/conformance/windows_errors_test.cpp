@@ -73,11 +73,11 @@ TEST_P(WindowErrors, errors_in_a_smaller_group_name_ranks_by_their_numbers_in_th
         const std::vector<int> members{g.global_rank(1), g.global_rank(2)};
         const ProcessGroup pair = new_group(members, {.use_local_synchronization = true, .world = g});
         try {
-            const Window window(float32, {g.rank()}, {.group = pair});
+            const Window window(float32, {1}, {.signals = g.rank(), .group = pair});
             ADD_FAILURE() << "two different windows are one";
         } catch (const CollectiveMismatch& error) {
             const std::string expected = "rank " + std::to_string(members[0]) +
-                                         " makes float32[1] with 16 signals, but rank " + std::to_string(members[1]);
+                                         " makes float32[1] with 1 signals, but rank " + std::to_string(members[1]);
             EXPECT_TRUE(has(error.what(), expected)) << error.what();
             EXPECT_EQ(error.context().rank, g.global_rank(g.rank()));
             EXPECT_EQ(error.context().peer, members[1]);

@@ -64,18 +64,20 @@ TEST_P(WindowFaults, calls_that_wait_for_nobody_notice_a_death) {
             for (;;) {
                 if (me.rank() == 0) window.put_signal(values, 1, {.signal = 1});
                 if (me.rank() == 2) window.get(values, 1);
+                (void)window.fetch_add(1.0F, 1);
                 window.flush(1);
             }
         });
         me.report_end_of([&] { window.signal(2 - me.rank(), 3); });
+        me.report_end_of([&] { (void)window.compare_and_swap(0.0F, 1.0F, 2 - me.rank()); });
     });
     ASSERT_EQ(job.collect(3).size(), 3U);
     std::this_thread::sleep_for(150ms);
     const auto begin = std::chrono::steady_clock::now();
     job.signal(1, SIGKILL);
-    const auto reports = job.collect(4, 5s);
+    const auto reports = job.collect(6, 5s);
     EXPECT_LT(std::chrono::steady_clock::now() - begin, patience(3s));
-    ASSERT_EQ(reports.size(), 4U) << "both survivors raise, twice";
+    ASSERT_EQ(reports.size(), 6U) << "both survivors raise, three times";
     for (const Report& r : reports) {
         EXPECT_EQ(r.code, static_cast<int>(ErrorCode::peer_lost)) << r.text;
         EXPECT_EQ(r.peer, 1) << r.text;

@@ -58,6 +58,42 @@ bool exchange(const tutti::Window& window, int rank, int n) {
     return good;
 }
 
+// Counters, and elements behind locks, of every rank, of which each has another number; all ranks, of this host and of
+// others, change all of them at once.
+bool count_up(int rank, int n) {
+    enum { lock, counter, guarded };
+    constexpr std::int64_t turns = 60;
+    const tutti::Window window(tutti::int64, {guarded + 1 + rank});
+    bool good = true;
+    std::vector<std::int64_t> last(static_cast<std::size_t>(n), -1), value(1);
+    for (std::int64_t turn = 0; turn < turns; ++turn) {
+        for (int target = 0; target < n; ++target) {
+            const auto number = window.fetch_add<std::int64_t>(1, target, {.offset = counter});
+            good = good && number > last[static_cast<std::size_t>(target)];
+            last[static_cast<std::size_t>(target)] = number;
+            if (target > 0)
+                window.accumulate(std::vector{turn}, target, tutti::ReduceOp::max, {.offset = guarded + target});
+            if (turn % 10 != 0) continue;
+            while (window.compare_and_swap<std::int64_t>(0, rank + 1, target, {.offset = lock}) != 0)
+                std::this_thread::yield();
+            window.get(value, target, {.offset = guarded});
+            value[0] += 1000;
+            window.put(value, target, {.offset = guarded});
+            good = good && window.swap<std::int64_t>(0, target, {.offset = lock}) == rank + 1;
+        }
+    }
+    window.fence();
+    for (int target = 0; target < n; ++target) {
+        good = good && window.element_count(target) == guarded + 1 + target;
+        good = good && window.fetch<std::int64_t>(target, {.offset = counter}) == turns * n;
+        if (target > 0)
+            good = good && window.fetch<std::int64_t>(target, {.offset = guarded}) == turns / 10 * n * 1000 &&
+                   window.fetch<std::int64_t>(target, {.offset = guarded + target}) == turns - 1;
+    }
+    window.close();
+    return good;
+}
+
 // Of a window whose `owner` lets go of it: calls succeed until the news has come.
 bool is_refused(const tutti::Window& window, int owner) {
     const std::string expected = "Window.put: rank " + std::to_string(owner) + " has let go of the window of int32";
@@ -101,7 +137,7 @@ int main(int count, char** words) {
         }
         std::printf("rank %d of %d, neighbours: %d\n", rank, n, neighbours);
         std::fflush(stdout);
-        bool good = exchange(window, rank, n);
+        bool good = exchange(window, rank, n) && count_up(rank, n);
         if (count > 1 && std::strcmp(words[1], "let_go") == 0) {
             good = let_go(window, rank, n) && good;
             window = {};
