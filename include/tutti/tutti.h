@@ -1,9 +1,9 @@
-/* tutti for C (C11), and for languages that call C: groups, stores, collectives, point to point.
+/* tutti for C (C11), and for languages that call C: groups, stores, collectives, point to point, windows.
  *
  * Common to all functions:
  *   - They return TUTTI_OK or an error code; tutti_last_error() has the message. No C++ exception leaves them. A
  *     function that fails leaves the targets of its out arguments unchanged.
- *   - Each handle (tutti_store, tutti_group, tutti_work, tutti_message) is released by the function that the comments
+ *   - Each handle (tutti_store, tutti_group, tutti_work, tutti_message, tutti_window) is released by the function that the comments
  * name, also while other threads use it. A handle that never existed, is of another kind, or was released gives
  *     TUTTI_INVALID_ARGUMENT. So does NULL, unless a comment says otherwise.
  *   - Any thread may call them. Collectives must be issued in the same order on all ranks.
@@ -537,6 +537,83 @@ TUTTI_API tutti_status tutti_neighbor_all_gather(const tutti_tensor* outputs, si
 TUTTI_API tutti_status tutti_neighbor_all_gather_async(const tutti_tensor* outputs, size_t output_count,
                                                        const tutti_tensor* input, tutti_neighbor_graph* graph,
                                                        const tutti_options* options, tutti_work** work);
+
+/* ---- Windows: tutti/window.hpp says what the calls do, with the memory model. ---------------------------------- */
+
+/* Memory of each rank that the others read, write and update atomically, and signals. Targets are ranks of the group,
+ * offsets count elements. The forms with _async complete as those of tutti/window.hpp that begin with i. */
+typedef struct tutti_window tutti_window;
+
+typedef struct tutti_window_options {
+    size_t size;
+    tutti_group* group; /* NULL: the default group */
+    int64_t timeout_ms; /* for making it; 0: the group's */
+    int32_t signals;    /* of each rank */
+    int32_t reserved;   /* 0 */
+} tutti_window_options;
+#define TUTTI_WINDOW_OPTIONS_INIT \
+    { sizeof(tutti_window_options), NULL, 0, 16, 0 }
+
+/* Beside TUTTI_SUM, PRODUCT, MIN, MAX, BAND, BOR and BXOR, as `op` of a window's functions. */
+enum {
+    TUTTI_REPLACE = 100,
+    TUTTI_NO_OP = 101 /* of those that give old values: only reads them */
+};
+
+/* All ranks make it: `ndim` sizes, all zeros. shape[0] may differ between ranks, and be 0. */
+TUTTI_API tutti_status tutti_window_create(int dtype, const int64_t* shape, int ndim,
+                                           const tutti_window_options* options, tutti_window** window);
+/* All ranks close it together, behind all calls on it. The handle stays, for tutti_window_free(). */
+TUTTI_API tutti_status tutti_window_close(tutti_window* window, int64_t timeout_ms);
+/* Releases the handle; of a window that is not closed this rank lets go, without waiting. NULL: does nothing. */
+TUTTI_API tutti_status tutti_window_free(tutti_window* window);
+/* The number of a rank's elements. */
+TUTTI_API tutti_status tutti_window_element_count(tutti_window* window, int rank, int64_t* count);
+/* The elements of this rank, or of another one of its host, valid until the handle is released.
+ * TUTTI_INVALID_ARGUMENT for ranks of other hosts. */
+TUTTI_API tutti_status tutti_window_memory(tutti_window* window, int rank, void** memory);
+
+TUTTI_API tutti_status tutti_window_put(tutti_window* window, const tutti_tensor* source, int target, int64_t offset,
+                                        int64_t timeout_ms);
+TUTTI_API tutti_status tutti_window_put_async(tutti_window* window, const tutti_tensor* source, int target,
+                                              int64_t offset, int64_t timeout_ms, tutti_work** work);
+TUTTI_API tutti_status tutti_window_get(tutti_window* window, const tutti_tensor* destination, int target,
+                                        int64_t offset, int64_t timeout_ms);
+TUTTI_API tutti_status tutti_window_get_async(tutti_window* window, const tutti_tensor* destination, int target,
+                                              int64_t offset, int64_t timeout_ms, tutti_work** work);
+TUTTI_API tutti_status tutti_window_put_signal(tutti_window* window, const tutti_tensor* source, int target,
+                                               int64_t offset, int signal, uint64_t value, int64_t timeout_ms);
+
+/* Each element of the target becomes itself `op` the one of `source`, atomically. */
+TUTTI_API tutti_status tutti_window_accumulate(tutti_window* window, const tutti_tensor* source, int target, int op,
+                                               int64_t offset, int64_t timeout_ms);
+TUTTI_API tutti_status tutti_window_accumulate_async(tutti_window* window, const tutti_tensor* source, int target,
+                                                     int op, int64_t offset, int64_t timeout_ms, tutti_work** work);
+/* The same, and `before` gets the old values. TUTTI_NO_OP: `source` may be NULL. */
+TUTTI_API tutti_status tutti_window_get_accumulate(tutti_window* window, const tutti_tensor* source,
+                                                   const tutti_tensor* before, int target, int op, int64_t offset,
+                                                   int64_t timeout_ms);
+TUTTI_API tutti_status tutti_window_get_accumulate_async(tutti_window* window, const tutti_tensor* source,
+                                                         const tutti_tensor* before, int target, int op, int64_t offset,
+                                                         int64_t timeout_ms, tutti_work** work);
+/* The same with one element: `value` (NULL with TUTTI_NO_OP) and `before` point to one of the window's type. */
+TUTTI_API tutti_status tutti_window_fetch_op(tutti_window* window, const void* value, void* before, int target, int op,
+                                             int64_t offset, int64_t timeout_ms);
+/* The element becomes `desired` if it has the bits of `expected`; `before` gets the old value. For types of at most 8
+ * bytes. */
+TUTTI_API tutti_status tutti_window_compare_and_swap(tutti_window* window, const void* expected, const void* desired,
+                                                     void* before, int target, int64_t offset, int64_t timeout_ms);
+
+/* Adds to a signal of the target, behind all earlier puts of this rank to it. */
+TUTTI_API tutti_status tutti_window_signal(tutti_window* window, int target, int signal, uint64_t value);
+/* Waits until this rank's signal has at least the value. TUTTI_TIMEOUT leaves the window usable. */
+TUTTI_API tutti_status tutti_window_wait_signal(tutti_window* window, int signal, uint64_t at_least,
+                                                int64_t timeout_ms);
+TUTTI_API tutti_status tutti_window_read_signal(tutti_window* window, int signal, uint64_t* value);
+/* Returns when all calls of this rank to the target (TUTTI_ANY_RANK: to all) have taken effect there. */
+TUTTI_API tutti_status tutti_window_flush(tutti_window* window, int target, int64_t timeout_ms);
+/* All ranks: a flush, and a barrier. */
+TUTTI_API tutti_status tutti_window_fence(tutti_window* window, int64_t timeout_ms);
 
 /* ---- Work ------------------------------------------------------------------------------------------------------ */
 

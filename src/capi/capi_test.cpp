@@ -74,7 +74,7 @@ TEST(CHeader, says_the_same_in_c_as_in_cpp) {
     EXPECT_EQ(elements_of_vector_in_c(), 3);
     EXPECT_EQ(sizes_of_initialisers_in_c(), sizeof(tutti_tcp_store_options) + sizeof(tutti_init_options) +
                                                 sizeof(tutti_group_options) + sizeof(tutti_options) +
-                                                sizeof(tutti_quantized_options));
+                                                sizeof(tutti_quantized_options) + sizeof(tutti_window_options));
     for (int dtype = 0; dtype < tutti::dtype_count; ++dtype) {
         EXPECT_EQ(tutti_dtype_size(dtype), tutti::size_of(static_cast<tutti::DType>(dtype)));
         EXPECT_EQ(tutti_dtype_name(dtype), tutti::to_string(static_cast<tutti::DType>(dtype)));
@@ -353,6 +353,32 @@ TEST(CWorlds, what_differs_is_told_to_every_rank) {
         Vector x(std::vector<float>(static_cast<std::size_t>(1000 + rank)));
         const tutti_tensor tensor = x.tensor();
         expect_error(tutti_all_reduce(&tensor, TUTTI_SUM, &options), TUTTI_COLLECTIVE_MISMATCH, {"1000", "1001"});
+        expect_ok(tutti_group_free(group));
+    });
+}
+
+TEST(CWorlds, windows_refuse_what_does_not_fit_and_name_it) {
+    run_world(2, [](int rank, tutti_group* group) {
+        tutti_window_options options = TUTTI_WINDOW_OPTIONS_INIT;
+        options.group = group;
+        tutti_window* window = nullptr;
+        const std::int64_t shape = rank;
+        expect_error(tutti_window_create(99, &shape, 1, &options, &window), TUTTI_INVALID_ARGUMENT, {"dtype", "99"});
+        expect_error(tutti_window_create(TUTTI_INT32, nullptr, 1, &options, &window), TUTTI_INVALID_ARGUMENT,
+                     {"tutti_window_create", "shape"});
+        expect_ok(tutti_window_create(TUTTI_INT32, &shape, 1, &options, &window));
+        std::int32_t one = 1, before = -1;
+        expect_error(tutti_window_fetch_op(window, &one, &before, 0, TUTTI_SUM, 0, 0), TUTTI_INVALID_ARGUMENT,
+                     {"offset 0 and 1 elements", "0 elements on rank 0"});
+        expect_error(tutti_window_fetch_op(window, nullptr, &before, 1, TUTTI_SUM, 0, 0), TUTTI_INVALID_ARGUMENT,
+                     {"tutti_window_fetch_op: value"});
+        expect_error(tutti_window_fetch_op(window, &one, &before, 1, 55, 0, 0), TUTTI_INVALID_ARGUMENT, {"op", "55"});
+        expect_error(tutti_window_wait_signal(window, 0, 1, 20), TUTTI_TIMEOUT, {"signal 0 is 0"});
+        EXPECT_EQ(before, -1);
+        expect_ok(tutti_window_close(window, 0));
+        expect_error(tutti_window_flush(window, 1, 0), TUTTI_INVALID_ARGUMENT, {"is closed"});
+        expect_ok(tutti_window_free(window));
+        expect_error(tutti_window_fence(window, 0), TUTTI_INVALID_ARGUMENT, {"expected a window"});
         expect_ok(tutti_group_free(group));
     });
 }

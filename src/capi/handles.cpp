@@ -30,6 +30,11 @@ Handles<tutti_message, std::shared_ptr<MessageEntry>>& messages() {
     return all;
 }
 
+Handles<tutti_window, Window>& windows() {
+    static auto& all = *new Handles<tutti_window, Window>("window");
+    return all;
+}
+
 ProcessGroup group_of(const char* function, tutti_group* group) {
     return group == nullptr ? ProcessGroup() : groups().get(function, "group", group);
 }

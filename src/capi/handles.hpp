@@ -13,6 +13,7 @@
 #include <tutti/probe.hpp>
 #include <tutti/process_group.hpp>
 #include <tutti/store.hpp>
+#include <tutti/window.hpp>
 #include <tutti/work.hpp>
 
 #include <cstdint>
@@ -84,6 +85,7 @@ Handles<tutti_store, StoreEntry>& stores();
 Handles<tutti_group, ProcessGroup>& groups();
 Handles<tutti_work, Work>& works();
 Handles<tutti_message, std::shared_ptr<MessageEntry>>& messages();
+Handles<tutti_window, Window>& windows();
 
 /// NULL: the empty ProcessGroup, which stands for the default group.
 ProcessGroup group_of(const char* function, tutti_group* group);

@@ -18,5 +18,6 @@ size_t sizes_of_initialisers_in_c(void) {
     const tutti_group_options group = TUTTI_GROUP_OPTIONS_INIT;
     const tutti_options options = TUTTI_OPTIONS_INIT;
     const tutti_quantized_options quantized = TUTTI_QUANTIZED_OPTIONS_INIT;
-    return tcp.size + init.size + group.size + options.size + quantized.size;
+    const tutti_window_options window = TUTTI_WINDOW_OPTIONS_INIT;
+    return tcp.size + init.size + group.size + options.size + quantized.size + window.size;
 }

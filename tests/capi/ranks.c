@@ -52,6 +52,68 @@ static void fill(int32_t* x, int count) {
     for (int i = 0; i < count; ++i) x[i] = value(rank, i);
 }
 
+/* A counter, a vector and a lock, of the last rank alone. */
+static void one_sided(int asynchronous) {
+    enum { COUNTER, LOCK, VECTOR, ELEMENTS = VECTOR + COUNT };
+    const int home = size - 1;
+    const int64_t shape = rank == home ? ELEMENTS : 0, one = 1, zero = 0;
+    int64_t elements = 0, x[COUNT], before[COUNT], old = -1, mine = rank + 1;
+    uint64_t signals = 0;
+    tutti_window* window = NULL;
+    const tutti_tensor values = TUTTI_VECTOR(x, TUTTI_INT64, COUNT), seen = TUTTI_VECTOR(before, TUTTI_INT64, COUNT);
+    for (int i = 0; i < COUNT; ++i) x[i] = rank + i;
+    OK(tutti_window_create(TUTTI_INT64, &shape, 1, NULL, &window));
+    OK(tutti_window_element_count(window, home, &elements));
+    EXPECT(elements == ELEMENTS);
+    OK(tutti_window_fetch_op(window, &one, &old, home, TUTTI_SUM, COUNTER, 0));
+    EXPECT(old >= 0 && old < size);
+    do OK(tutti_window_compare_and_swap(window, &zero, &mine, &old, home, LOCK, 0));
+    while (old != 0);
+    OK(tutti_window_fetch_op(window, &zero, &old, home, TUTTI_REPLACE, LOCK, 0));
+    EXPECT(old == mine);
+    if (asynchronous) {
+        FINISH(tutti_window_accumulate_async(window, &values, home, TUTTI_SUM, VECTOR, 0, &work));
+    } else {
+        OK(tutti_window_accumulate(window, &values, home, TUTTI_SUM, VECTOR, 0));
+    }
+    OK(tutti_window_signal(window, home, 2, 3));
+    OK(tutti_window_flush(window, home, 0));
+    OK(tutti_window_fence(window, 0));
+    OK(tutti_window_read_signal(window, 2, &signals));
+    EXPECT(signals == (rank == home ? 3 * (uint64_t)size : 0));
+    if (asynchronous) {
+        FINISH(tutti_window_get_accumulate_async(window, NULL, &seen, home, TUTTI_NO_OP, VECTOR, 0, &work));
+    } else {
+        OK(tutti_window_get_accumulate(window, NULL, &seen, home, TUTTI_NO_OP, VECTOR, 0));
+    }
+    for (int i = 0; i < COUNT; ++i) EXPECT(before[i] == size * (size - 1) / 2 + size * i);
+    OK(tutti_window_fence(window, 0));
+    if (rank == 0) {
+        for (int i = 0; i < COUNT; ++i) x[i] = i;
+        if (asynchronous) {
+            FINISH(tutti_window_put_async(window, &values, home, VECTOR, 0, &work));
+        } else {
+            OK(tutti_window_put(window, &values, home, VECTOR, 0));
+        }
+        OK(tutti_window_put_signal(window, &values, home, VECTOR, 5, 7, 0));
+    }
+    if (rank == home) {
+        void* memory = NULL;
+        OK(tutti_window_wait_signal(window, 5, 7, 0));
+        OK(tutti_window_memory(window, home, &memory));
+        EXPECT(((int64_t*)memory)[VECTOR + 1] == 1 && ((int64_t*)memory)[COUNTER] == size);
+    }
+    OK(tutti_window_fence(window, 0));
+    if (asynchronous) {
+        FINISH(tutti_window_get_async(window, &seen, home, VECTOR, 0, &work));
+    } else {
+        OK(tutti_window_get(window, &seen, home, VECTOR, 0));
+    }
+    for (int i = 0; i < COUNT; ++i) EXPECT(before[i] == i);
+    OK(tutti_window_close(window, 0));
+    OK(tutti_window_free(window));
+}
+
 /* Codes of int8 and one scale: exact. Then float32, of which every rank gets the same. */
 static void quantized(int asynchronous) {
     int8_t codes[COUNT];
@@ -471,6 +533,7 @@ int main(void) {
         exchanges(asynchronous);
         barriers(asynchronous);
         neighbours(asynchronous);
+        one_sided(asynchronous);
     }
     messages();
     exchanges_of_two();
