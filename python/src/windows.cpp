@@ -1,4 +1,4 @@
-// Windows: memory that other ranks read and write by themselves, and signals.
+// Windows: memory that other ranks read, write and update atomically by themselves, and signals.
 #include "calls.hpp"
 #include "parts.hpp"
 
@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <limits>
 #include <new>
+#include <string>
+#include <type_traits>
 
 namespace tutti::python {
 namespace {
@@ -106,6 +108,118 @@ OptionalWork iput_signal(const Window& self, nb::handle tensor, nb::handle targe
     return begin(std::move(arrays), nb::list(), [&] { return self.iput_signal(view, to, access); });
 }
 
+// ---- Atomic updates
+
+AccumulateOp accumulate_op_of(nb::handle op, const char* name) {
+    if (!nb::isinstance<nb::str>(op)) return op_of(op, name);
+    const auto text = nb::cast<std::string>(op);
+    if (text == "replace") return AccumulateOp::replace;
+    if (text == "no_op") return AccumulateOp::no_op;
+    throw InvalidArgument(fmt::format("{}: op \"{}\": expected a ReduceOp, \"replace\" or \"no_op\"", name, text));
+}
+
+void accumulate(const Window& self, nb::handle tensor, nb::handle target, nb::handle op, nb::handle offset,
+                nb::handle timeout) {
+    constexpr const char* name = "Window.accumulate";
+    auto arrays = list_of(Array(tensor, reads, name, "tensor"));
+    const int to = integer_of(target, name, "target");
+    const AccumulateOp how = accumulate_op_of(op, name);
+    const WindowAccess access = access_of(offset, timeout, name);
+    without_gil([&] { self.accumulate(arrays[0].view(), to, how, access); });
+}
+OptionalWork iaccumulate(const Window& self, nb::handle tensor, nb::handle target, nb::handle op, nb::handle offset,
+                         nb::handle timeout) {
+    constexpr const char* name = "Window.iaccumulate";
+    auto arrays = list_of(Array(tensor, reads, name, "tensor"));
+    const TensorView view = arrays[0].view();
+    const int to = integer_of(target, name, "target");
+    const AccumulateOp how = accumulate_op_of(op, name);
+    const WindowAccess access = access_of(offset, timeout, name);
+    return begin(std::move(arrays), nb::list(), [&] { return self.iaccumulate(view, to, how, access); });
+}
+void get_accumulate(const Window& self, nb::handle tensor, nb::handle before, nb::handle target, nb::handle op,
+                    nb::handle offset, nb::handle timeout) {
+    constexpr const char* name = "Window.get_accumulate";
+    auto arrays = list_of(Array(tensor, reads, name, "tensor"), Array(before, writes, name, "before"));
+    const int to = integer_of(target, name, "target");
+    const AccumulateOp how = accumulate_op_of(op, name);
+    const WindowAccess access = access_of(offset, timeout, name);
+    without_gil([&] { self.get_accumulate(arrays[0].view(), arrays[1].view(), to, how, access); });
+}
+OptionalWork iget_accumulate(const Window& self, nb::handle tensor, nb::handle before, nb::handle target, nb::handle op,
+                             nb::handle offset, nb::handle timeout) {
+    constexpr const char* name = "Window.iget_accumulate";
+    auto arrays = list_of(Array(tensor, reads, name, "tensor"), Array(before, writes, name, "before"));
+    const TensorView view = arrays[0].view(), old = arrays[1].view();
+    const int to = integer_of(target, name, "target");
+    const AccumulateOp how = accumulate_op_of(op, name);
+    const WindowAccess access = access_of(offset, timeout, name);
+    return begin(std::move(arrays), one(before), [&] { return self.iget_accumulate(view, old, to, how, access); });
+}
+
+// A Python number as an element.
+template <class T>
+T element_of(nb::handle value, const char* name, const char* argument) {
+    if constexpr (std::is_same_v<T, bool>) {
+        return flag_of(value, name, argument);
+    } else if constexpr (std::is_floating_point_v<T>) {
+        const double number = PyFloat_AsDouble(value.ptr());
+        if (PyErr_Occurred() == nullptr) return static_cast<T>(number);
+        PyErr_Clear();
+        throw_type_error(name, argument, value, "a number");
+    } else {
+        T number{};
+        const auto index = PyIndex_Check(value.ptr()) ? nb::steal(PyNumber_Index(value.ptr())) : nb::object();
+        if (!index.is_valid()) throw_type_error(name, argument, value, "an integer");
+        if (nb::try_cast(index, number)) return number;
+        throw InvalidArgument(fmt::format("{}: {} {}: expected a number of {}", name, argument, nb::repr(value).c_str(),
+                                          to_string(dtype_of<T>)));
+    }
+}
+
+// `call` gets a value of the window's type, and returns one.
+template <class Call>
+nb::object with_type_of(const Window& self, const char* name, const Call& call) {
+    switch (const DType dtype = self.dtype()) {
+        case DType::boolean: return nb::cast(call(bool{}));
+        case DType::uint8: return nb::cast(call(std::uint8_t{}));
+        case DType::uint16: return nb::cast(call(std::uint16_t{}));
+        case DType::uint32: return nb::cast(call(std::uint32_t{}));
+        case DType::uint64: return nb::cast(call(std::uint64_t{}));
+        case DType::int8: return nb::cast(call(std::int8_t{}));
+        case DType::int16: return nb::cast(call(std::int16_t{}));
+        case DType::int32: return nb::cast(call(std::int32_t{}));
+        case DType::int64: return nb::cast(call(std::int64_t{}));
+        case DType::float32: return nb::cast(call(float{}));
+        case DType::float64: return nb::cast(call(double{}));
+        default:
+            throw InvalidArgument(fmt::format(
+                "{}: the window is of {}: expected bool, an integer type, float32 or float64; get_accumulate() takes "
+                "all types",
+                name, to_string(dtype)));
+    }
+}
+
+nb::object fetch_by(const Window& self, const char* name, nb::handle value, nb::handle target, AccumulateOp op,
+                    nb::handle offset, nb::handle timeout) {
+    const int to = integer_of(target, name, "target");
+    const WindowAccess access = access_of(offset, timeout, name);
+    return with_type_of(self, name, [&]<class T>(T) {
+        const T number = element_of<T>(value, name, "value");
+        return without_gil([&] { return self.fetch_op<T>(number, to, op, access); });
+    });
+}
+nb::object compare_and_swap(const Window& self, nb::handle expected, nb::handle desired, nb::handle target,
+                            nb::handle offset, nb::handle timeout) {
+    constexpr const char* name = "Window.compare_and_swap";
+    const int to = integer_of(target, name, "target");
+    const WindowAccess access = access_of(offset, timeout, name);
+    return with_type_of(self, name, [&]<class T>(T) {
+        const T from = element_of<T>(expected, name, "expected"), into = element_of<T>(desired, name, "desired");
+        return without_gil([&] { return self.compare_and_swap<T>(from, into, to, access); });
+    });
+}
+
 void raise(const Window& self, nb::handle target, nb::handle signal, nb::handle value) {
     constexpr const char* name = "Window.signal";
     const int to = integer_of(target, name, "target"), index = integer_of(signal, name, "signal");
@@ -141,11 +255,13 @@ void bind_windows(nb::module_& m) {
     const auto signal = [] { return nb::arg("signal") = 0; };
     const auto value = [] { return nb::arg("value") = 1; };
     const auto timeout = [] { return nb::arg("timeout") = nb::none(); };
+    const auto op = [] { return nb::arg("op") = ReduceOp(ReduceOp::Kind::sum); };
     nb::class_<Window>(
         m, "Window",
         "Memory of each rank that the others of a group read and write by themselves, and signals of 64\n"
         "bits. All ranks make it together, with equal arguments: `shape` elements of `dtype` on each rank,\n"
-        "all zero. Targets are ranks of the group, offsets count elements. The target need not call\n"
+        "all zero; the first dimension may differ between ranks, and be 0. Targets are ranks of the group, offsets "
+        "count elements. The target need not call\n"
         "anything. A rank that has seen a signal sees the data of all puts before it. Errors: as the calls\n"
         "of the group; InvalidArgument for what does not fit, and for a target that has let go of its window\n"
         "without close(). In a `with` statement it is closed at the end.\n\n"
@@ -162,6 +278,17 @@ void bind_windows(nb::module_& m) {
                  "DeviceMesh | None = None, *, signals: int = 16, timeout: datetime.timedelta | None = None) -> None"),
              nb::arg("shape"), nb::arg("dtype"), nb::arg("group") = nb::none(), nb::kw_only(), nb::arg("signals") = 16,
              timeout())
+        .def(
+            "shape",
+            [](const Window& self, nb::handle rank) {
+                constexpr const char* name = "Window.shape";
+                nb::list sizes;
+                for (const auto size : rank.is_none() ? self.shape() : self.shape(integer_of(rank, name, "rank")))
+                    sizes.append(size);
+                return nb::tuple(sizes);
+            },
+            nb::arg("rank") = nb::none(), nb::sig("def shape(self, rank: int | None = None) -> tuple[int, ...]"),
+            "The shape of a rank's memory (None: this rank's).")
         .def_prop_ro("signals", &Window::signal_count, "How many signals each rank has.")
         .def(
             "local", [](const Window& self) { return to_numpy(self.local()); },
@@ -202,6 +329,87 @@ void bind_windows(nb::module_& m) {
              nb::sig("def iput_signal(self, tensor: Array, target: int, offset: int = 0, signal: int = 0, value: int = "
                      "1, *, timeout: datetime.timedelta | None = None) -> Work | None"),
              tensor, target, offset(), signal(), value(), nb::kw_only(), timeout(), "put_signal() without waiting.")
+        .def("accumulate", &accumulate,
+             nb::sig("def accumulate(self, tensor: Array, target: int, op: ReduceOp | RedOpType | "
+                     "typing.Literal['replace'] = ReduceOp.SUM, offset: int = 0, *, timeout: datetime.timedelta | None "
+                     "= None) -> None"),
+             tensor, target, op(), offset(), nb::kw_only(), timeout(),
+             "Combines the target's elements with `tensor`, each atomically: SUM, PRODUCT, MIN, MAX, BAND, BOR,\n"
+             "BXOR, or \"replace\". Returns when `tensor` may be written again.\n\n"
+             "Example:\n"
+             "    >>> with dist.Window(2, \"float32\") as window:\n"
+             "    ...     window.accumulate(np.array([1, 5], np.float32), dist.get_rank(), dist.ReduceOp.MAX)\n"
+             "    ...     print(window.local())\n"
+             "    [1. 5.]")
+        .def("iaccumulate", &iaccumulate,
+             nb::sig("def iaccumulate(self, tensor: Array, target: int, op: ReduceOp | RedOpType | "
+                     "typing.Literal['replace'] = ReduceOp.SUM, offset: int = 0, *, timeout: datetime.timedelta | None "
+                     "= None) -> Work | None"),
+             tensor, target, op(), offset(), nb::kw_only(), timeout(), "accumulate() without waiting.")
+        .def("get_accumulate", &get_accumulate,
+             nb::sig("def get_accumulate(self, tensor: Array, before: Array, target: int, op: ReduceOp | RedOpType | "
+                     "typing.Literal['replace', 'no_op'] = ReduceOp.SUM, offset: int = 0, *, timeout: "
+                     "datetime.timedelta | None = None) -> None"),
+             tensor, nb::arg("before"), target, op(), offset(), nb::kw_only(), timeout(),
+             "accumulate(), and `before` gets what the elements were. \"no_op\" only reads them, atomically.")
+        .def("iget_accumulate", &iget_accumulate,
+             nb::sig("def iget_accumulate(self, tensor: Array, before: Array, target: int, op: ReduceOp | RedOpType | "
+                     "typing.Literal['replace', 'no_op'] = ReduceOp.SUM, offset: int = 0, *, timeout: "
+                     "datetime.timedelta | None = None) -> Work | None"),
+             tensor, nb::arg("before"), target, op(), offset(), nb::kw_only(), timeout(),
+             "get_accumulate() without waiting: `before` has the old values when the Work is complete.")
+        .def(
+            "fetch_op",
+            [](const Window& self, nb::handle value, nb::handle target, nb::handle op, nb::handle offset,
+               nb::handle limit) {
+                constexpr const char* name = "Window.fetch_op";
+                return fetch_by(self, name, value, target, accumulate_op_of(op, name), offset, limit);
+            },
+            nb::sig("def fetch_op(self, value: float, target: int, op: ReduceOp | RedOpType | "
+                    "typing.Literal['replace', 'no_op'], offset: int = 0, *, timeout: datetime.timedelta | None = "
+                    "None) -> typing.Any"),
+            nb::arg("value"), target, nb::arg("op"), offset(), nb::kw_only(), timeout(),
+            "Combines one element with a number, atomically; returns the old value, an int, a float or a bool.")
+        .def(
+            "fetch_add",
+            [](const Window& self, nb::handle value, nb::handle target, nb::handle offset, nb::handle limit) {
+                return fetch_by(self, "Window.fetch_add", value, target, ReduceOp::Kind::sum, offset, limit);
+            },
+            nb::sig("def fetch_add(self, value: float, target: int, offset: int = 0, *, timeout: datetime.timedelta | "
+                    "None = None) -> typing.Any"),
+            nb::arg("value"), target, offset(), nb::kw_only(), timeout(),
+            "Adds to one element, atomically; returns the old value.\n\n"
+            "Example:\n"
+            "    >>> with dist.Window(1, \"int64\") as counter:\n"
+            "    ...     print(counter.fetch_add(5, dist.get_rank()), counter.fetch_add(1, dist.get_rank()))\n"
+            "    0 5")
+        .def(
+            "fetch",
+            [](const Window& self, nb::handle target, nb::handle offset, nb::handle limit) {
+                return fetch_by(self, "Window.fetch", nb::cast(false), target, AccumulateOp::no_op, offset, limit);
+            },
+            nb::sig("def fetch(self, target: int, offset: int = 0, *, timeout: datetime.timedelta | None = None) -> "
+                    "typing.Any"),
+            target, offset(), nb::kw_only(), timeout(), "Reads one element atomically.")
+        .def(
+            "swap",
+            [](const Window& self, nb::handle value, nb::handle target, nb::handle offset, nb::handle limit) {
+                return fetch_by(self, "Window.swap", value, target, AccumulateOp::replace, offset, limit);
+            },
+            nb::sig("def swap(self, value: float, target: int, offset: int = 0, *, timeout: datetime.timedelta | "
+                    "None = None) -> typing.Any"),
+            nb::arg("value"), target, offset(), nb::kw_only(), timeout(),
+            "Replaces one element, atomically; returns the old value.")
+        .def("compare_and_swap", &compare_and_swap,
+             nb::sig("def compare_and_swap(self, expected: float, desired: float, target: int, offset: int = 0, *, "
+                     "timeout: datetime.timedelta | None = None) -> typing.Any"),
+             nb::arg("expected"), nb::arg("desired"), target, offset(), nb::kw_only(), timeout(),
+             "Replaces one element if it is equal to `expected`, bit by bit; returns the old value.\n\n"
+             "Example:\n"
+             "    >>> with dist.Window(1, \"int32\") as lock:\n"
+             "    ...     me = dist.get_rank()\n"
+             "    ...     print(lock.compare_and_swap(0, 7, me), lock.compare_and_swap(0, 9, me), lock.swap(0, me))\n"
+             "    0 7 7")
         .def("signal", &raise, nb::sig("def signal(self, target: int, signal: int, value: int = 1) -> None"), target,
              nb::arg("signal"), value(),
              "Adds `value` to a signal of the target, behind all earlier puts to it; never beyond 2^64 - 1.")

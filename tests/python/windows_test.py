@@ -77,6 +77,48 @@ def shared(rank):
     return kept.tolist()
 
 
+def atomics(rank):
+    """A counter of one rank alone, over shared memory and over TCP; every call once."""
+    n, home = dist.get_world_size(), dist.get_world_size() - 1
+    with dist.Window((3 if rank == home else 0, 2), "int64") as window:
+        assert window.shape() == (3 if rank == home else 0, 2) and window.shape(home) == (3, 2)
+        numbers = [window.fetch_add(1, home) for _ in range(50)]
+        assert numbers == sorted(numbers)
+        while window.compare_and_swap(0, rank + 1, home, 1) != 0:
+            pass
+        value = np.zeros(1, np.int64)
+        window.get(value, home, 2)
+        window.put(value + 1, home, 2)
+        assert window.swap(0, home, 1) == rank + 1
+        window.accumulate(np.array([rank, rank]), home, dist.ReduceOp.MAX, offset=3)
+        work = window.iaccumulate(np.array([1]), home, offset=5)
+        assert work is not None
+        work.wait()
+        window.fence()
+        seen = np.zeros(6, np.int64)
+        window.get_accumulate(np.zeros(6, np.int64), seen, home, "no_op")
+        assert seen.tolist() == [50 * n, 0, n, n - 1, n - 1, n], seen
+        work = window.iget_accumulate(np.zeros(0), seen, home, "no_op")
+        assert work is not None
+        work.wait()
+        assert seen.tolist() == [50 * n, 0, n, n - 1, n - 1, n], seen
+        window.fence()
+        assert rank or (window.fetch(home, 5), window.fetch_op(5, home, dist.ReduceOp.MIN, 0)) == (n, 50 * n)
+        window.fence()
+        sentences = []
+        for call in (lambda: window.fetch_add(1.5, home), lambda: window.fetch_add(2**63, home),
+                     lambda: window.fetch_add(1, home, 6), lambda: window.accumulate(value, home, "sum"),
+                     lambda: window.accumulate(value, home, dist.ReduceOp.AVG), lambda: window.swap(0, 0)):
+            try:
+                call()
+                sentences.append("nothing")
+            except (dist.InvalidArgument, TypeError) as error:
+                sentences.append(str(error))
+    with dist.Window(1, "float32") as floats:
+        assert floats.fetch_add(1.5, rank) == 0.0 and floats.fetch(rank) == 1.5
+    return numbers, sentences
+
+
 def refused(rank):
     window = dist.Window(4, "float32", signals=2)
     x, sentences = np.zeros(4, np.float32), []
@@ -112,6 +154,21 @@ class Windows(unittest.TestCase):
 
     def test_memory_of_the_same_host_is_shared(self):
         self.assertEqual(run_ranks(shared, 2), [[3.0] * 4] * 2)
+
+    def test_updates_are_atomic_and_return_what_was(self):
+        parts = ["value", "expected a number of int64", "offset 6 and 1 elements", "op \"sum\": expected a ReduceOp",
+                 "op avg: expected sum", "the window's 0 elements on rank 0"]
+        for transport in "auto", "tcp":
+            with self.subTest(transport):
+                os.environ["TUTTI_TRANSPORT"] = transport
+                try:
+                    answers = run_ranks(atomics, 3)
+                finally:
+                    del os.environ["TUTTI_TRANSPORT"]
+                self.assertEqual(sorted(number for numbers, _ in answers for number in numbers), list(range(150)))
+                for _, sentences in answers:
+                    for part, sentence in zip(parts, sentences, strict=True):
+                        self.assertIn(part, sentence)
 
     def test_what_does_not_fit_is_refused(self):
         parts = ["target 5: expected a rank", "offset -1: expected an integer from 0", "offset 1 and 4 elements",
