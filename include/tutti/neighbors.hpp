@@ -131,7 +131,8 @@ class TUTTI_API NeighborGraph {
     /// errors   CollectiveMismatch, on all ranks: a rank lists another as a destination more or less often than that
     ///          one lists it as a source; the message names the pairs. InvalidArgument: a rank that is not in the
     ///          group.
-    /// cost     one all_to_all of 4 bytes for each rank, one all_reduce of 4 bytes; calls on the graph need no further check.
+    /// cost     one all_to_all of 4 bytes for each rank, one all_reduce of 4 bytes; calls on the graph need no further
+    /// check.
     NeighborGraph(std::vector<int> sources, std::vector<int> destinations, const NeighborGraphOptions& options = {});
 
     explicit operator bool() const noexcept { return state_ != nullptr; }

@@ -14,32 +14,33 @@ namespace {
 
 using namespace std::chrono_literals;
 using Ranks = std::vector<int>;
-using Sizes = std::vector<std::int64_t>;
+using Lengths = std::vector<std::int64_t>;
 
 class Neighbors : public ::testing::TestWithParam<How> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Neighbors, ::testing::ValuesIn(every_way()),
                          [](const auto& instance) { return to_string(instance.param); });
 
-/// The forms of a call; `kept`: a plan.
-enum class Form { blocking, asynchronous, planned, planned_start };
-constexpr Form forms[] = {Form::blocking, Form::asynchronous, Form::planned, Form::planned_start};
+/// The forms of a call.
+enum class CallForm { blocking, asynchronous, planned, planned_start };
+constexpr CallForm call_forms[] = {CallForm::blocking, CallForm::asynchronous, CallForm::planned,
+                                   CallForm::planned_start};
 
-void expect_has(const std::string& text, const std::string& part) {
+void expect_words(const std::string& text, const std::string& part) {
     EXPECT_TRUE(has(text, part)) << text << "\ndoes not say: " << part;
 }
 
 // ---- Halos
 
 /// The part of a random array that one rank has; equal random numbers on all ranks.
-struct Problem {
+struct HaloProblem {
     Ranks mesh_shape;
     std::vector<Halo> halos;
-    std::vector<Sizes> inner;        // by dimension of the tensor: inner cells of each coordinate of its mesh dimension
+    std::vector<Lengths> inner;      // by dimension of the tensor: inner cells of each coordinate of its mesh dimension
     std::vector<int> mesh_dim;       // by dimension of the tensor; -1: not divided
     std::vector<std::size_t> order;  // of the dimensions in memory, outermost first
     std::int64_t padding = 0;        // elements behind each row of memory
 
-    Problem(unsigned seed, int ranks) {
+    HaloProblem(unsigned seed, int ranks) {
         std::mt19937 random(seed);
         const auto draw = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
         const int dims = draw(1, 4), divided = draw(1, std::min(dims, 3));
@@ -86,9 +87,9 @@ struct Problem {
 };
 
 template <class T>
-class Block {
+class HaloBlock {
  public:
-    Block(const Problem& problem, const Ranks& coordinate) : problem_(problem) {
+    HaloBlock(const HaloProblem& problem, const Ranks& coordinate) : problem_(problem) {
         const std::size_t dims = problem.inner.size();
         for (std::size_t d = 0; d < dims; ++d) {
             const int m = problem.mesh_dim[d];
@@ -113,7 +114,7 @@ class Block {
     /// Inner cells get their values, all others `untouched`.
     void fill(int round) {
         std::ranges::fill(memory_, untouched);
-        each([&](const Sizes& index, T& cell) {
+        each([&](const Lengths& index, T& cell) {
             bool is_inner = true;
             for (std::size_t d = 0; d < index.size(); ++d) {
                 const std::int64_t at = index[d] - problem_.width_low(d);
@@ -126,7 +127,7 @@ class Block {
     int wrong(int round) {
         int count = 0;
         std::vector<T> others = memory_;
-        each([&](const Sizes& index, T& cell) {
+        each([&](const Lengths& index, T& cell) {
             if (cell != expected(index, round).value_or(untouched)) ++count;
             others[static_cast<std::size_t>(&cell - memory_.data())] = untouched;
         });
@@ -138,7 +139,7 @@ class Block {
     template <class F>
     void each(F&& f) {
         if (std::ranges::find(shape_, 0) != shape_.end()) return;
-        Sizes index(shape_.size());
+        Lengths index(shape_.size());
         for (;;) {
             std::int64_t at = 0;
             for (std::size_t d = 0; d < index.size(); ++d) at += index[d] * strides_[d];
@@ -149,7 +150,7 @@ class Block {
         }
     }
     // Nothing: the cell lies beyond an open end.
-    std::optional<T> expected(const Sizes& index, int round) const {
+    std::optional<T> expected(const Lengths& index, int round) const {
         std::int64_t number = round;
         for (std::size_t d = 0; d < index.size(); ++d) {
             std::int64_t at = begin_[d] + index[d] - problem_.width_low(d);
@@ -160,35 +161,36 @@ class Block {
         return static_cast<T>(static_cast<int>(number % 251));
     }
 
-    const Problem& problem_;
-    Sizes begin_, whole_, inner_, shape_, strides_;
+    const HaloProblem& problem_;
+    Lengths begin_, whole_, inner_, shape_, strides_;
     std::vector<T> memory_;
 };
 
-void exchange(Form form, const TensorView& view, const DeviceMesh& mesh, const std::vector<Halo>& halos, Plan& plan) {
+void exchange_as(CallForm form, const TensorView& view, const DeviceMesh& mesh, const std::vector<Halo>& halos,
+                 Plan& plan) {
     switch (form) {
-        case Form::blocking: return exchange_halos(view, mesh, halos);
-        case Form::asynchronous: return void(async::exchange_halos(view, mesh, halos).wait());
+        case CallForm::blocking: return exchange_halos(view, mesh, halos);
+        case CallForm::asynchronous: return void(async::exchange_halos(view, mesh, halos).wait());
         default: break;
     }
     if (!plan) plan = plan::exchange_halos(view, mesh, halos);
-    form == Form::planned ? plan.run() : void(plan.start().wait());
+    form == CallForm::planned ? plan.run() : void(plan.start().wait());
 }
 
 template <class T>
 void try_halos(const ProcessGroup& w, unsigned seed) {
-    const Problem problem(seed, w.size());
+    const HaloProblem problem(seed, w.size());
     std::vector<int> ranks(static_cast<std::size_t>(w.size()));
     for (int r = 0; r < w.size(); ++r) ranks[static_cast<std::size_t>(r)] = w.global_rank(r);
     std::shuffle(ranks.begin(), ranks.end(), std::mt19937(seed));
     const DeviceMesh mesh("cpu", RankArray::of(problem.mesh_shape, ranks), {.world = w});
-    Block<T> block(problem, *mesh.get_coordinate());
+    HaloBlock<T> block(problem, *mesh.get_coordinate());
     Plan plan;
     int round = 0;
-    for (const Form form : forms) {
+    for (const CallForm form : call_forms) {
         for (int i = 0; i < 2; ++i, ++round) {
             block.fill(round);
-            exchange(form, block.view(), mesh, problem.halos, plan);
+            exchange_as(form, block.view(), mesh, problem.halos, plan);
             ASSERT_EQ(block.wrong(round), 0)
                 << "seed " << seed << ", form " << static_cast<int>(form) << ", rank " << w.rank() << ", view "
                 << block.view().to_string() << ", mesh " << mesh.to_string();
@@ -361,13 +363,13 @@ TEST_P(Neighbors, of_random_graphs_get_what_their_sources_sent) {
                 const TensorList to(outputs.begin(), outputs.end());
                 const ConstTensorList from(inputs.begin(), inputs.end());
                 Plan plan = plan::neighbor_all_to_all(to, from, graph);
-                for (const Form form : forms) {
+                for (const CallForm form : call_forms) {
                     for (auto& output : outputs) std::ranges::fill(output, -1);
                     switch (form) {
-                        case Form::blocking: neighbor_all_to_all(to, from, graph); break;
-                        case Form::asynchronous: async::neighbor_all_to_all(to, from, graph).wait(); break;
-                        case Form::planned: plan.run(); break;
-                        case Form::planned_start: plan.start().wait(); break;
+                        case CallForm::blocking: neighbor_all_to_all(to, from, graph); break;
+                        case CallForm::asynchronous: async::neighbor_all_to_all(to, from, graph).wait(); break;
+                        case CallForm::planned: plan.run(); break;
+                        case CallForm::planned_start: plan.start().wait(); break;
                     }
                     ASSERT_EQ(outputs, expected) << "seed " << seed << ", form " << static_cast<int>(form);
                 }
@@ -415,7 +417,7 @@ TEST_P(Neighbors, that_disagree_about_the_graph_are_all_told) {
         const Ranks sources = w.rank() == 1 ? Ranks{zero} : Ranks{};
         const std::string text =
             message_of<CollectiveMismatch>([&] { NeighborGraph(sources, destinations, {.group = w}); });
-        expect_has(text, "rank 0 lists rank 1 2 times as a destination, but rank 1 lists rank 0 once as a source");
+        expect_words(text, "rank 0 lists rank 1 2 times as a destination, but rank 1 lists rank 0 once as a source");
         const NeighborGraph right(w.rank() == 1 ? Ranks{zero} : Ranks{}, w.rank() == 0 ? Ranks{one} : Ranks{},
                                   {.group = w});  // the group still works
         std::vector<int> x{7};
@@ -430,14 +432,14 @@ TEST_P(Neighbors, that_disagree_about_the_graph_are_all_told) {
 }
 
 /// Both ranks of a job make a call, each in its own way; each gets CollectiveMismatch with these words.
-void expect_mismatch(How how, const std::function<void(const ProcessGroup&)>& call, const std::string& words) {
+void expect_told(How how, const std::function<void(const ProcessGroup&)>& call, const std::string& words) {
     run_ranks(2, how,
               [&](const ProcessGroup& w) {
-                  expect_has(message_of<CollectiveMismatch>([&] {
-                                 call(w);
-                                 barrier({.group = w});  // the other rank may have noticed first
-                             }),
-                             words);
+                  expect_words(message_of<CollectiveMismatch>([&] {
+                                   call(w);
+                                   barrier({.group = w});  // the other rank may have noticed first
+                               }),
+                               words);
               },
               {.leave = false});
 }
@@ -448,28 +450,28 @@ TEST_P(Neighbors, that_disagree_about_a_message_are_all_told_both_sides) {
             call(DeviceMesh("cpu", RankArray::of({2}, w.ranks()), {.world = w}), w.rank());
         };
     };
-    expect_mismatch(GetParam(), halos([](const DeviceMesh& mesh, int rank) {
-                        std::vector<float> row(9);
-                        exchange_halos(row, mesh, {{.width = {1, rank}}});
-                    }),
-                    "widths 1 and 1, not periodic, a face of float32 × 1");
-    expect_mismatch(GetParam(), halos([](const DeviceMesh& mesh, int rank) {
-                        std::vector<float> row(9);
-                        exchange_halos(row, mesh, {{.periodic = rank == 0}});
-                    }),
-                    "widths 1 and 1, periodic");
-    expect_mismatch(GetParam(), halos([](const DeviceMesh& mesh, int rank) {
-                        std::vector<float> a(9);
-                        std::vector<double> b(9);
-                        async::exchange_halos(rank == 0 ? TensorView(a) : TensorView(b), mesh, {{}}).wait();
-                    }),
-                    "a face of float64 × 1");
-    expect_mismatch(GetParam(), halos([](const DeviceMesh& mesh, int rank) {
-                        std::vector<float> a(81);
-                        exchange_halos(view(a.data(), {9, 3 + rank * 3}), mesh, {{.dim = 0}});
-                    }),
-                    "a face of float32 × 6");
-    expect_mismatch(
+    expect_told(GetParam(), halos([](const DeviceMesh& mesh, int rank) {
+                    std::vector<float> row(9);
+                    exchange_halos(row, mesh, {{.width = {1, rank}}});
+                }),
+                "widths 1 and 1, not periodic, a face of float32 × 1");
+    expect_told(GetParam(), halos([](const DeviceMesh& mesh, int rank) {
+                    std::vector<float> row(9);
+                    exchange_halos(row, mesh, {{.periodic = rank == 0}});
+                }),
+                "widths 1 and 1, periodic");
+    expect_told(GetParam(), halos([](const DeviceMesh& mesh, int rank) {
+                    std::vector<float> a(9);
+                    std::vector<double> b(9);
+                    async::exchange_halos(rank == 0 ? TensorView(a) : TensorView(b), mesh, {{}}).wait();
+                }),
+                "a face of float64 × 1");
+    expect_told(GetParam(), halos([](const DeviceMesh& mesh, int rank) {
+                    std::vector<float> a(81);
+                    exchange_halos(view(a.data(), {9, 3 + rank * 3}), mesh, {{.dim = 0}});
+                }),
+                "a face of float32 × 6");
+    expect_told(
         GetParam(),
         [](const ProcessGroup& w) {
             const int other = w.global_rank(1 - w.rank());
@@ -488,10 +490,10 @@ TEST_P(Neighbors, get_invalid_argument_before_anything_is_sent) {
         const DeviceMesh mesh("cpu", RankArray::of({2}, w.ranks()), {.world = w});
         std::vector<float> block(12);
         const auto refused = [&](const std::vector<Halo>& halos, const std::string& words) {
-            expect_has(message_of<InvalidArgument>([&] {
-                           exchange_halos(view(block.data(), {4, 3}), mesh, halos);
-                       }),
-                       words);
+            expect_words(message_of<InvalidArgument>([&] {
+                             exchange_halos(view(block.data(), {4, 3}), mesh, halos);
+                         }),
+                         words);
         };
         refused({}, "the list of halos is empty");
         refused({{.dim = 2}}, "exchange_halos: dim 2: expected 0 to 1, a dimension of float32[4, 3]");
@@ -504,33 +506,34 @@ TEST_P(Neighbors, get_invalid_argument_before_anything_is_sent) {
         refused({{.dim = 0, .width = {5, 0}}}, "has 4 cells along dimension 0: expected at least 10");
         refused({{.dim = 0, .mesh_dim = "x"}}, "dimension \"x\": expected one of a 1-D mesh");
         refused({{.dim = 0, .mesh_dim = 1}}, "dimension 1: expected 0 to 0 of a 1-D mesh");
-        expect_has(message_of<InvalidArgument>([&] {
-                       exchange_halos(TensorView(block.data(), {12}, float32, {}, {Device::Type::cuda, 0}), mesh, {{}});
-                   }),
-                   "view is on cuda:0: expected host memory");
-        expect_has(message_of<InvalidArgument>([&] {
-                       const Plan plan = plan::exchange_halos(view(block.data(), {4, 3}), mesh, {{.dim = 0}});
-                       (void)plan.source_rank();
-                   }),
-                   "this plan has several messages");
+        expect_words(
+            message_of<InvalidArgument>([&] {
+                exchange_halos(TensorView(block.data(), {12}, float32, {}, {Device::Type::cuda, 0}), mesh, {{}});
+            }),
+            "view is on cuda:0: expected host memory");
+        expect_words(message_of<InvalidArgument>([&] {
+                         const Plan plan = plan::exchange_halos(view(block.data(), {4, 3}), mesh, {{.dim = 0}});
+                         (void)plan.source_rank();
+                     }),
+                     "this plan has several messages");
         const int other = w.global_rank(1 - w.rank());
-        expect_has(message_of<InvalidArgument>([&] { NeighborGraph({17}, {}, {.group = w}); }), "source 17");
+        expect_words(message_of<InvalidArgument>([&] { NeighborGraph({17}, {}, {.group = w}); }), "source 17");
         const NeighborGraph graph({other, w.global_rank(w.rank())}, {other, w.global_rank(w.rank())}, {.group = w});
         std::vector<int> a(2), b(2), c(3);
-        expect_has(message_of<InvalidArgument>([&] {
-                       neighbor_all_to_all({a}, {b, b}, graph);
-                   }),
-                   "output_list has 1 tensors: expected 2, one for each of the graph's sources");
-        expect_has(message_of<InvalidArgument>([&] {
-                       neighbor_all_to_all({a, b}, {b}, graph);
-                   }),
-                   "input_list has 1 tensors: expected 2, one for each of the graph's destinations");
-        expect_has(
+        expect_words(message_of<InvalidArgument>([&] {
+                         neighbor_all_to_all({a}, {b, b}, graph);
+                     }),
+                     "output_list has 1 tensors: expected 2, one for each of the graph's sources");
+        expect_words(message_of<InvalidArgument>([&] {
+                         neighbor_all_to_all({a, b}, {b}, graph);
+                     }),
+                     "input_list has 1 tensors: expected 2, one for each of the graph's destinations");
+        expect_words(
             message_of<InvalidArgument>([&] {
                 neighbor_all_to_all({a, c}, {b, b}, graph);
             }),
             "destination 1 and source 1 are this rank itself, but the input is int32[2] and the output int32[3]");
-        expect_has(message_of<InvalidArgument>([&] { neighbor_all_to_all({}, {}, {}); }), "graph is empty");
+        expect_words(message_of<InvalidArgument>([&] { neighbor_all_to_all({}, {}, {}); }), "graph is empty");
         barrier({.group = w});
     });
 }
@@ -543,8 +546,8 @@ TEST_P(Neighbors, that_do_not_come_are_named) {
                   (void)mesh.get_group();
                   std::vector<int> row{0, 1, 2};
                   if (w.rank() == 0)
-                      expect_has(message_of<Timeout>([&] { exchange_halos(row, mesh, {{}}, {.timeout = 200ms}); }),
-                                 "exchange_halos in group");
+                      expect_words(message_of<Timeout>([&] { exchange_halos(row, mesh, {{}}, {.timeout = 200ms}); }),
+                                   "exchange_halos in group");
                   else
                       EXPECT_THROW(barrier({.group = w, .timeout = 20s}), DistError);
               },
