@@ -32,7 +32,7 @@ std::pair<std::optional<int>, std::optional<int>> neighbors_along(const DeviceMe
 }
 
 // A list or tuple of ranks; None in it: no neighbour.
-std::vector<int> ranks_of(nb::handle list, const char* name, const char* argument) {
+std::vector<int> neighbor_list(nb::handle list, const char* name, const char* argument) {
     if (!PyList_Check(list.ptr()) && !PyTuple_Check(list.ptr()))
         throw_type_error(name, argument, list, "a list of ranks");
     std::vector<int> ranks;
@@ -113,7 +113,8 @@ auto all_gather(Way way, nb::handle output_list, nb::handle input, const Neighbo
 void make_graph(NeighborGraph* self, nb::handle sources, nb::handle destinations, nb::handle group,
                 nb::handle timeout) {
     constexpr const char* name = "NeighborGraph";
-    std::vector<int> from = ranks_of(sources, name, "sources"), to = ranks_of(destinations, name, "destinations");
+    std::vector<int> from = neighbor_list(sources, name, "sources"),
+                     to = neighbor_list(destinations, name, "destinations");
     const NeighborGraphOptions options{.group = group_of(group, name), .timeout = timeout_of(timeout, name)};
     new (self) NeighborGraph(without_gil([&] { return NeighborGraph(std::move(from), std::move(to), options); }));
 }
