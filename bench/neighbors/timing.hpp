@@ -10,8 +10,8 @@ namespace tutti::bench {
 inline constexpr int halo_sizes[] = {16, 32, 64, 128};  // inner cells of a block along each of three dimensions
 
 /// The time of one call in the quickest of 150 runs, in microseconds: other programs on the machine only add to it. The
-/// calls of one run follow each other at once, for about a millisecond; `barrier` comes before each run. Every rank calls
-/// it alike.
+/// calls of one run follow each other at once, for about a millisecond; `barrier` comes before each run. Every rank
+/// calls it alike.
 template <class Barrier, class Call>
 double time_of(int size, Barrier&& barrier, Call&& call) {
     const int calls = std::max(2, 40 * 256 / (size * size));

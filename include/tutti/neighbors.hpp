@@ -40,13 +40,10 @@ namespace tutti {
 
 // ---- Ranks beside each other ----------------------------------------------------------------------------------------
 
-/// Stands for a neighbour that does not exist, beyond the end of a dimension: MPI_PROC_NULL.
-inline constexpr int no_neighbor = -1;
-
-/// Global ranks beside this one; no_neighbor: there is none.
+/// Global ranks beside this one; no_rank (distributed.hpp): there is none, as beyond the end of a dimension.
 struct MeshNeighbors {
-    int low = no_neighbor;
-    int high = no_neighbor;
+    int low = no_rank;
+    int high = no_rank;
     friend bool operator==(const MeshNeighbors&, const MeshNeighbors&) = default;
 };
 struct MeshNeighborsOptions {
@@ -54,7 +51,7 @@ struct MeshNeighborsOptions {
     int distance = 1;       ///< how many steps away
 };
 /// The ranks `distance` steps below and above this one along a dimension (MPI_Cart_shift). Local. On a rank outside the
-/// mesh both are no_neighbor. Throws InvalidArgument for a distance below 1.
+/// mesh both are no_rank. Throws InvalidArgument for a distance below 1.
 TUTTI_API MeshNeighbors mesh_neighbors(const DeviceMesh& mesh, MeshDim dim = {},
                                        const MeshNeighborsOptions& options = {});
 
@@ -126,7 +123,7 @@ class TUTTI_API NeighborGraph {
     NeighborGraph() = default;
     /// Collective: all ranks of the group make the graph. Each lists the global ranks from which it receives, and those
     /// to which it sends. A rank may be listed several times: its messages then match in the order of the lists. It may
-    /// list itself. An entry no_neighbor stands for no rank: nothing is sent or received, and its tensor stays as it
+    /// list itself. An entry no_rank stands for no rank: nothing is sent or received, and its tensor stays as it
     /// is.
     /// errors   CollectiveMismatch, on all ranks: a rank lists another as a destination more or less often than that
     ///          one lists it as a source; the message names the pairs. InvalidArgument: a rank that is not in the

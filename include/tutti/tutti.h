@@ -3,9 +3,9 @@
  * Common to all functions:
  *   - They return TUTTI_OK or an error code; tutti_last_error() has the message. No C++ exception leaves them. A
  *     function that fails leaves the targets of its out arguments unchanged.
- *   - Each handle (tutti_store, tutti_group, tutti_work, tutti_message, tutti_window) is released by the function that the comments
- * name, also while other threads use it. A handle that never existed, is of another kind, or was released gives
- *     TUTTI_INVALID_ARGUMENT. So does NULL, unless a comment says otherwise.
+ *   - Each handle (tutti_store, tutti_group, tutti_work, tutti_message, tutti_window) is released by the function that
+ * the comments name, also while other threads use it. A handle that never existed, is of another kind, or was released
+ * gives TUTTI_INVALID_ARGUMENT. So does NULL, unless a comment says otherwise.
  *   - Any thread may call them. Collectives must be issued in the same order on all ranks.
  *   - Times are in milliseconds; 0: the default of the store, group or operation; negative: TUTTI_INVALID_ARGUMENT.
  *   - Texts are UTF-8 and end with a zero byte; all arguments are copied or no longer needed when a function returns,
@@ -514,7 +514,8 @@ TUTTI_API tutti_status tutti_exchange_halos_async(const tutti_tensor* tensor, co
                                                   size_t halo_count, const tutti_options* options, tutti_work** work);
 
 /* Which ranks send to which. All ranks of the group create it; each lists the ranks from which it receives and those to
- * which it sends (-1: none; NULL: an empty list). If the lists of two ranks differ, all get TUTTI_COLLECTIVE_MISMATCH.
+ * which it sends (TUTTI_NO_RANK: none; NULL: an empty list). If the lists of two ranks differ, all get
+ * TUTTI_COLLECTIVE_MISMATCH.
  */
 typedef struct tutti_neighbor_graph tutti_neighbor_graph;
 TUTTI_API tutti_status tutti_neighbor_graph_create(const int* sources, size_t source_count, const int* destinations,

@@ -18,7 +18,7 @@ namespace tutti::python {
 namespace {
 
 std::optional<int> neighbor(int rank) {
-    return rank == no_neighbor ? std::nullopt : std::optional(rank);
+    return rank == no_rank ? std::nullopt : std::optional(rank);
 }
 
 std::pair<std::optional<int>, std::optional<int>> neighbors_along(const DeviceMesh& mesh, nb::handle mesh_dim,
@@ -36,7 +36,7 @@ std::vector<int> neighbor_list(nb::handle list, const char* name, const char* ar
     if (!PyList_Check(list.ptr()) && !PyTuple_Check(list.ptr()))
         throw_type_error(name, argument, list, "a list of ranks");
     std::vector<int> ranks;
-    for (const nb::handle rank : list) ranks.push_back(rank_of(rank, name, argument).value_or(no_neighbor));
+    for (const nb::handle rank : list) ranks.push_back(rank_of(rank, name, argument).value_or(no_rank));
     return ranks;
 }
 

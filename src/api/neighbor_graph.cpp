@@ -25,7 +25,7 @@ constexpr const char* name = "NeighborGraph";
 
 void check_list(const char* what, const std::vector<int>& ranks, const Group& group) {
     for (const int rank : ranks) {
-        if (rank != no_neighbor) (void)api::rank_in(name, what, rank, std::nullopt, group);
+        if (rank != no_rank) (void)api::rank_in(name, what, rank, std::nullopt, group);
     }
 }
 
@@ -33,7 +33,7 @@ void check_list(const char* what, const std::vector<int>& ranks, const Group& gr
 std::vector<std::int32_t> counts_of(const std::vector<int>& list, const Group& group) {
     std::vector<std::int32_t> counts(static_cast<std::size_t>(group.size()));
     for (const int rank : list) {
-        if (rank != no_neighbor) ++counts[static_cast<std::size_t>(group.ranks().rank_of(rank))];
+        if (rank != no_rank) ++counts[static_cast<std::size_t>(group.ranks().rank_of(rank))];
     }
     return counts;
 }
@@ -130,7 +130,7 @@ MeshNeighbors mesh_neighbors(const DeviceMesh& mesh, MeshDim dim, const MeshNeig
     TUTTI_ASSERT(line.size() == static_cast<std::size_t>(size));
     const auto at = [&](std::int64_t coordinate) {
         if (options.periodic) coordinate = (coordinate % size + size) % size;
-        return coordinate >= 0 && coordinate < size ? line[static_cast<std::size_t>(coordinate)] : no_neighbor;
+        return coordinate >= 0 && coordinate < size ? line[static_cast<std::size_t>(coordinate)] : no_rank;
     };
     return {at(std::int64_t{rank} - options.distance), at(std::int64_t{rank} + options.distance)};
 }

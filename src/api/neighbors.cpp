@@ -103,14 +103,14 @@ struct Neighborhood {
         for (std::size_t i = 0; i < graph.destinations().size(); ++i) {
             const int peer = graph.destinations()[i];
             if (peer == me) to_itself.push_back(i);
-            if (peer != me && peer != no_neighbor)
+            if (peer != me && peer != no_rank)
                 exchange->send(input(i), {peer, graph.channel(), fingerprint_of(input(i))});
         }
         std::size_t next = 0;
         for (std::size_t j = 0; j < outputs.size(); ++j) {
             const int peer = graph.sources()[j];
             if (peer == me) copy_own(*exchange, outputs[j], j, input(to_itself.at(next)), to_itself.at(next)), ++next;
-            if (peer != me && peer != no_neighbor)
+            if (peer != me && peer != no_rank)
                 exchange->receive(outputs[j], {peer, graph.channel(), fingerprint_of(outputs[j])});
         }
         TUTTI_ASSERT(next == to_itself.size());

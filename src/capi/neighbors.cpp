@@ -37,7 +37,7 @@ std::vector<int> ranks_of(const Common& o, const char* argument, const int* rank
     if (!o.group_ranks) return list;
     const ProcessGroup group = o.group ? o.group : default_group();
     for (int& rank : list) {
-        if (rank != no_neighbor) rank = group.global_rank(rank);
+        if (rank != no_rank) rank = group.global_rank(rank);
     }
     return list;
 }

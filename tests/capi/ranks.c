@@ -429,7 +429,7 @@ static void exchanges_of_two(void) {
 /* A ring: halos of one cell, then a message to both sides. */
 static void neighbours(int asynchronous) {
     const int low = (rank + size - 1) % size, high = (rank + 1) % size;
-    const int sources[] = {low, high, -1}, destinations[] = {high, -1, low};
+    const int sources[] = {low, high, TUTTI_NO_RANK}, destinations[] = {high, TUTTI_NO_RANK, low};
     int32_t row[4] = {-1, value(rank, 0), value(rank, 1), -1}, up = value(rank, 2), down = value(rank, 1);
     int32_t from_low = -1, from_high = -1, untouched = -1;
     const tutti_tensor whole = TUTTI_VECTOR(row, TUTTI_INT32, 4);

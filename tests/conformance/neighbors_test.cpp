@@ -267,15 +267,15 @@ TEST_P(Neighbors, a_rank_outside_the_mesh_exchanges_nothing) {
             EXPECT_EQ(row, (std::vector{-1, 1, -1}));
             EXPECT_FALSE(async::exchange_halos(row, mesh, {{}}));
             EXPECT_THROW((void)plan::exchange_halos(row, mesh, {{}}), InvalidArgument);
-            EXPECT_EQ(beside, (MeshNeighbors{no_neighbor, no_neighbor}));
+            EXPECT_EQ(beside, (MeshNeighbors{no_rank, no_rank}));
         } else if (w.rank() == 2) {
             async::exchange_halos(row, mesh, {{}}).wait();
             EXPECT_EQ(row, (std::vector{-1, 2, 0}));
-            EXPECT_EQ(beside, (MeshNeighbors{no_neighbor, w.global_rank(0)}));
+            EXPECT_EQ(beside, (MeshNeighbors{no_rank, w.global_rank(0)}));
         } else {
             async::exchange_halos(row, mesh, {{}}).wait();
             EXPECT_EQ(row, (std::vector{2, 0, -1}));
-            EXPECT_EQ(beside, (MeshNeighbors{w.global_rank(2), no_neighbor}));
+            EXPECT_EQ(beside, (MeshNeighbors{w.global_rank(2), no_rank}));
         }
     });
 }
@@ -350,9 +350,9 @@ TEST_P(Neighbors, of_random_graphs_get_what_their_sources_sent) {
                         outputs.emplace_back(expected.back().size(), -1);
                     }
                     if (r == 1) {  // no rank
-                        destinations.push_back(no_neighbor);
+                        destinations.push_back(no_rank);
                         inputs.emplace_back(3);
-                        sources.push_back(no_neighbor);
+                        sources.push_back(no_rank);
                         expected.emplace_back(2, -1);
                         outputs.emplace_back(2, -1);
                     }
@@ -378,7 +378,7 @@ TEST_P(Neighbors, of_random_graphs_get_what_their_sources_sent) {
                 const std::vector<int> own(length(w.rank()), w.rank());
                 std::vector<std::vector<int>> all, gathered;
                 for (const int source : sources) {
-                    const bool none = source == no_neighbor;
+                    const bool none = source == no_rank;
                     gathered.push_back(none ? std::vector{-1}
                                             : std::vector<int>(length(w.group_rank(source)), w.group_rank(source)));
                     all.emplace_back(gathered.back().size(), -1);
