@@ -6,8 +6,8 @@ import numpy as np
 import small
 from cupy.cuda import nccl
 
-KNOWN = ("arrays of cupy's own need a GPU (`cudaErrorInsufficientDriver` without one), so the program gives addresses of NumPy's; "
-         "`cupyx.distributed` takes arrays of cupy's alone")
+KNOWN = ("arrays of cupy's own need a GPU (`cudaErrorInsufficientDriver` without one, `cudaErrorCallRequiresNewerDriver` on the driver of "
+         "`tests/nccl/fake_cuda`), so the program gives addresses of NumPy's; `cupyx.distributed` takes arrays of cupy's alone")
 RANKS = 2
 
 
