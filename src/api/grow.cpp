@@ -30,14 +30,14 @@
 namespace tutti {
 namespace {
 
-using Check = std::function<void()>;
-constexpr milliseconds slice{100};
+using GrowthCheck = std::function<void()>;
+constexpr milliseconds look_every{100};
 // Answers that are no plan's number.
-constexpr const char* gave_up = "gave up";
-constexpr const char* ended = "ended";
+constexpr const char* newcomer_left = "gave up";
+constexpr const char* process_ended = "ended";
 
 /// The new group, as its leader wants it; equal for all of its ranks.
-struct Plan {
+struct NewGroup {
     std::string number;   ///< of the plans in this place; empty: the group stays as it is
     std::string problem;  ///< not empty: there will be no group
     std::string name, description, backend;
@@ -54,7 +54,7 @@ struct Plan {
         return static_cast<int>(std::ranges::find_if(old_ranks, [](auto r) { return r >= 0; }) - old_ranks.begin());
     }
 };
-TUTTI_OBJECT(Plan, number, problem, name, description, backend, old_ranks, timeout_ms, joining_ms, transport,
+TUTTI_OBJECT(NewGroup, number, problem, name, description, backend, old_ranks, timeout_ms, joining_ms, transport,
              determinism);
 
 std::int64_t ticket_as_rank(std::int64_t ticket) {
@@ -64,9 +64,9 @@ std::int64_t ticket_as_rank(std::int64_t ticket) {
 
 /// Waits for a key in slices, with `check` in between; empty: the deadline has passed.
 std::optional<std::string> wait_for(Store& store, const std::string& key, const Deadline& deadline,
-                                    const Check& check) {
+                                    const GrowthCheck& check) {
     for (;;) {
-        const milliseconds left = std::min(deadline.timeout(), slice);
+        const milliseconds left = std::min(deadline.timeout(), look_every);
         try {
             return store.get(key, left);
         } catch (const DistStoreError& error) {
@@ -115,7 +115,7 @@ class Choosing {
     Choosing(WaitingRoom& room, std::string number) : room_(room), number_(std::move(number)) {}
 
     /// Takes in those that wait, and, until there are `count`, those that come before the deadline.
-    void take(int count, const Deadline& deadline, const Check& check) {
+    void take(int count, const Deadline& deadline, const GrowthCheck& check) {
         const Patience patience([&] {
             return fmt::format("{} more newcomers to come to {}", count - static_cast<int>(taken_.size()),
                                room_.describe());
@@ -128,7 +128,7 @@ class Choosing {
                     taken_.push_back(ticket);
             }
             if (static_cast<int>(taken_.size()) == count || deadline.expired()) return;
-            (void)wait_for(room_.store(), WaitingRoom::who(before + 1), Deadline::after(slice), check);
+            (void)wait_for(room_.store(), WaitingRoom::who(before + 1), Deadline::after(look_every), check);
             if (check) check();
         }
     }
@@ -153,10 +153,10 @@ class Growing {
 
     /// The new group; null: the group stays as it is.
     std::shared_ptr<detail::Group> run() {
-        Plan plan = agree();
+        NewGroup plan = agree();
         if (!plan.problem.empty()) throw Timeout(plan.problem, context());
         if (plan.number.empty()) return nullptr;
-        Check check;
+        GrowthCheck check;
         if (!has_failed_) check = [this] { rethrow_failure(); };
         return join(plan, check);
     }
@@ -168,7 +168,7 @@ class Growing {
     }
 
     /// The plan of the group as it is. If the group fails before there is one, that of its survivors.
-    Plan agree() {
+    NewGroup agree() {
         if (!old_->world().failure()) {
             const auto all_fail = [this] {
                 if (old_->world().failure()) throw Lost();
@@ -186,17 +186,17 @@ class Growing {
                 if (!text)
                     throw Timeout(fmt::format("grow of group \"{}\": rank 0 did not call it in time", old_->name()),
                                   context());
-                if (*text != lost) return object::decode_string(*text).get<Plan>();
+                if (*text != lost) return object::decode_string(*text).get<NewGroup>();
             } catch (const Lost&) {
                 // The rank that writes first decides for all.
                 const std::string text = store_.compare_set("plan", "", lost);
-                if (text != lost) return object::decode_string(text).get<Plan>();
+                if (text != lost) return object::decode_string(text).get<NewGroup>();
             }
         }
         return agree_with_survivors();
     }
 
-    Plan agree_with_survivors() {
+    NewGroup agree_with_survivors() {
         has_failed_ = true;
         if (!old_->world().end(fmt::format("rank {} asked for another group (grow)", old_->world().rank())))
             api::refuse("grow: group \"{}\" was destroyed here: expected one that is still held", old_->name());
@@ -218,23 +218,23 @@ class Growing {
                                        old_->name(), where.peer),
                            where);
         }
-        return object::decode_string(*text).get<Plan>();
+        return object::decode_string(*text).get<NewGroup>();
     }
 
     /// For an answer of the leader, which waits for newcomers as long as it may.
     Deadline late() const { return Deadline::at(deadline_.when() + std::chrono::seconds(5)); }
 
     /// Takes newcomers in, and writes the plan for them and for the group's ranks.
-    void lead(const std::vector<int>& ranks, int count, Store& for_ranks, const Check& check) {
-        Plan plan{.number = std::to_string(room_.store().add("plans", 1)),
-                  .name = api::next_name(old_->name()),
-                  .backend = backend::to_string(old_->backends().names()),
-                  .timeout_ms = old_->timeout().count(),
-                  .transport = static_cast<std::int64_t>(old_->world().transport()),
-                  .determinism = static_cast<std::int64_t>(old_->determinism())};
+    void lead(const std::vector<int>& ranks, int count, Store& for_ranks, const GrowthCheck& check) {
+        NewGroup plan{.number = std::to_string(room_.store().add("plans", 1)),
+                      .name = api::next_name(old_->name()),
+                      .backend = backend::to_string(old_->backends().names()),
+                      .timeout_ms = old_->timeout().count(),
+                      .transport = static_cast<std::int64_t>(old_->world().transport()),
+                      .determinism = static_cast<std::int64_t>(old_->determinism())};
         room_.store().backend()->set_will(
             WaitingRoom::plan(plan.number),
-            object::encode_string(Plan{.problem = "the rank that takes newcomers in ended"}), deadline_.timeout());
+            object::encode_string(NewGroup{.problem = "the rank that takes newcomers in ended"}), deadline_.timeout());
         const bool only_waiting = count == 0 && !has_failed_;
         if (only_waiting) count = static_cast<int>(room_.waiting().size());
         Choosing choosing(room_, plan.number);
@@ -282,7 +282,7 @@ class Growing {
         return all;
     }
 
-    std::shared_ptr<detail::Group> join(const Plan& plan, const Check& check);
+    std::shared_ptr<detail::Group> join(const NewGroup& plan, const GrowthCheck& check);
 
     struct Lost {};
     static constexpr const char* lost = "lost";
@@ -296,8 +296,8 @@ class Growing {
 };
 
 /// What the group's ranks and a newcomer do alike: all join the new world, and leave it again if one could not.
-std::shared_ptr<detail::Group> join_new_world(const Plan& plan, int rank, const Store& room,
-                                              ProcessGroupOptions options, const Check& check) {
+std::shared_ptr<detail::Group> join_new_world(const NewGroup& plan, int rank, const Store& room,
+                                              ProcessGroupOptions options, const GrowthCheck& check) {
     const Deadline deadline = Deadline::after(milliseconds(plan.joining_ms));
     options.store = PrefixStore("world/" + plan.number, room);
     options.rank = rank;
@@ -325,7 +325,7 @@ std::shared_ptr<detail::Group> join_new_world(const Plan& plan, int rank, const 
     }
 }
 
-std::shared_ptr<detail::Group> Growing::join(const Plan& plan, const Check& check) {
+std::shared_ptr<detail::Group> Growing::join(const NewGroup& plan, const GrowthCheck& check) {
     return join_new_world(plan, plan.rank_of(old_->rank()), room_.store(),
                           {.pg_options = old_->backends().options(),
                            .device_id = old_->backends().device(),
@@ -364,10 +364,10 @@ ProcessGroup join(const JoinOptions& o) {
     const Deadline deadline = Deadline::after(o.timeout);
     const std::int64_t ticket = store.add("asked", 1);
     const std::string answer = WaitingRoom::answer(ticket);
-    store.backend()->set_will(answer, ended, deadline.timeout());
+    store.backend()->set_will(answer, process_ended, deadline.timeout());
     store.set(WaitingRoom::who(ticket),
               o.label.empty() ? fmt::format("process {} of {}", ::getpid(), this_host::name()) : o.label);
-    const auto leave = [&] { return store.compare_set(answer, "", gave_up); };
+    const auto leave = [&] { return store.compare_set(answer, "", newcomer_left); };
     std::string number;
     try {
         const Patience patience([&] { return fmt::format("a group to take this process in at {}", room.describe()); });
@@ -378,7 +378,7 @@ ProcessGroup join(const JoinOptions& o) {
         throw;
     }
     const ErrorContext context{.operation = "join", .group = o.name};
-    if (number == gave_up) {
+    if (number == newcomer_left) {
         throw Timeout(
             fmt::format("join: no group took this process in at {}, name \"{}\", within {} ms; expected its ranks "
                         "to call grow with that place",
@@ -389,7 +389,7 @@ ProcessGroup join(const JoinOptions& o) {
     const auto text = wait_for(store, WaitingRoom::plan(number), deadline, {});
     (void)store.delete_key(WaitingRoom::who(ticket));
     if (!text) throw Timeout("join: the group that took this process in waits for more newcomers", context);
-    const Plan plan = object::decode_string(*text).get<Plan>();
+    const NewGroup plan = object::decode_string(*text).get<NewGroup>();
     if (!plan.problem.empty()) throw Timeout(plan.problem, context);
     return ProcessGroup(join_new_world(plan, plan.rank_of(ticket_as_rank(ticket)), store,
                                        {.pg_options = o.pg_options, .listen_host = o.listen_host}, {}));
