@@ -209,6 +209,26 @@ nb::object fetch_by(const Window& self, const char* name, nb::handle value, nb::
         return without_gil([&] { return self.fetch_op<T>(number, to, op, access); });
     });
 }
+nb::object fetch_op(const Window& self, nb::handle value, nb::handle target, nb::handle op, nb::handle offset,
+                    nb::handle timeout) {
+    constexpr const char* name = "Window.fetch_op";
+    return fetch_by(self, name, value, target, accumulate_op_of(op, name), offset, timeout);
+}
+nb::object fetch_add(const Window& self, nb::handle value, nb::handle target, nb::handle offset, nb::handle timeout) {
+    return fetch_by(self, "Window.fetch_add", value, target, ReduceOp::Kind::sum, offset, timeout);
+}
+nb::object fetch(const Window& self, nb::handle target, nb::handle offset, nb::handle timeout) {
+    return fetch_by(self, "Window.fetch", nb::cast(false), target, AccumulateOp::no_op, offset, timeout);
+}
+nb::object swap(const Window& self, nb::handle value, nb::handle target, nb::handle offset, nb::handle timeout) {
+    return fetch_by(self, "Window.swap", value, target, AccumulateOp::replace, offset, timeout);
+}
+nb::tuple shape_of_rank(const Window& self, nb::handle rank) {
+    nb::list sizes;
+    for (const std::int64_t size : rank.is_none() ? self.shape() : self.shape(integer_of(rank, "Window.shape", "rank")))
+        sizes.append(size);
+    return nb::tuple(sizes);
+}
 nb::object compare_and_swap(const Window& self, nb::handle expected, nb::handle desired, nb::handle target,
                             nb::handle offset, nb::handle timeout) {
     constexpr const char* name = "Window.compare_and_swap";
@@ -278,17 +298,9 @@ void bind_windows(nb::module_& m) {
                  "DeviceMesh | None = None, *, signals: int = 16, timeout: datetime.timedelta | None = None) -> None"),
              nb::arg("shape"), nb::arg("dtype"), nb::arg("group") = nb::none(), nb::kw_only(), nb::arg("signals") = 16,
              timeout())
-        .def(
-            "shape",
-            [](const Window& self, nb::handle rank) {
-                constexpr const char* name = "Window.shape";
-                nb::list sizes;
-                for (const auto size : rank.is_none() ? self.shape() : self.shape(integer_of(rank, name, "rank")))
-                    sizes.append(size);
-                return nb::tuple(sizes);
-            },
-            nb::arg("rank") = nb::none(), nb::sig("def shape(self, rank: int | None = None) -> tuple[int, ...]"),
-            "The shape of a rank's memory (None: this rank's).")
+        .def("shape", &shape_of_rank, nb::arg("rank") = nb::none(),
+             nb::sig("def shape(self, rank: int | None = None) -> tuple[int, ...]"),
+             "The shape of a rank's memory (None: this rank's).")
         .def_prop_ro("signals", &Window::signal_count, "How many signals each rank has.")
         .def(
             "local", [](const Window& self) { return to_numpy(self.local()); },
@@ -358,48 +370,30 @@ void bind_windows(nb::module_& m) {
                      "datetime.timedelta | None = None) -> Work | None"),
              tensor, nb::arg("before"), target, op(), offset(), nb::kw_only(), timeout(),
              "get_accumulate() without waiting: `before` has the old values when the Work is complete.")
-        .def(
-            "fetch_op",
-            [](const Window& self, nb::handle value, nb::handle target, nb::handle op, nb::handle offset,
-               nb::handle limit) {
-                constexpr const char* name = "Window.fetch_op";
-                return fetch_by(self, name, value, target, accumulate_op_of(op, name), offset, limit);
-            },
-            nb::sig("def fetch_op(self, value: float, target: int, op: ReduceOp | RedOpType | "
-                    "typing.Literal['replace', 'no_op'], offset: int = 0, *, timeout: datetime.timedelta | None = "
-                    "None) -> typing.Any"),
-            nb::arg("value"), target, nb::arg("op"), offset(), nb::kw_only(), timeout(),
-            "Combines one element with a number, atomically; returns the old value, an int, a float or a bool.")
-        .def(
-            "fetch_add",
-            [](const Window& self, nb::handle value, nb::handle target, nb::handle offset, nb::handle limit) {
-                return fetch_by(self, "Window.fetch_add", value, target, ReduceOp::Kind::sum, offset, limit);
-            },
-            nb::sig("def fetch_add(self, value: float, target: int, offset: int = 0, *, timeout: datetime.timedelta | "
-                    "None = None) -> typing.Any"),
-            nb::arg("value"), target, offset(), nb::kw_only(), timeout(),
-            "Adds to one element, atomically; returns the old value.\n\n"
-            "Example:\n"
-            "    >>> with dist.Window(1, \"int64\") as counter:\n"
-            "    ...     print(counter.fetch_add(5, dist.get_rank()), counter.fetch_add(1, dist.get_rank()))\n"
-            "    0 5")
-        .def(
-            "fetch",
-            [](const Window& self, nb::handle target, nb::handle offset, nb::handle limit) {
-                return fetch_by(self, "Window.fetch", nb::cast(false), target, AccumulateOp::no_op, offset, limit);
-            },
-            nb::sig("def fetch(self, target: int, offset: int = 0, *, timeout: datetime.timedelta | None = None) -> "
-                    "typing.Any"),
-            target, offset(), nb::kw_only(), timeout(), "Reads one element atomically.")
-        .def(
-            "swap",
-            [](const Window& self, nb::handle value, nb::handle target, nb::handle offset, nb::handle limit) {
-                return fetch_by(self, "Window.swap", value, target, AccumulateOp::replace, offset, limit);
-            },
-            nb::sig("def swap(self, value: float, target: int, offset: int = 0, *, timeout: datetime.timedelta | "
-                    "None = None) -> typing.Any"),
-            nb::arg("value"), target, offset(), nb::kw_only(), timeout(),
-            "Replaces one element, atomically; returns the old value.")
+        .def("fetch_op", &fetch_op,
+             nb::sig("def fetch_op(self, value: float, target: int, op: ReduceOp | RedOpType | "
+                     "typing.Literal['replace', 'no_op'], offset: int = 0, *, timeout: datetime.timedelta | None = "
+                     "None) -> typing.Any"),
+             nb::arg("value"), target, nb::arg("op"), offset(), nb::kw_only(), timeout(),
+             "Combines one element with a number, atomically; returns the old value, an int, a float or a bool.")
+        .def("fetch_add", &fetch_add,
+             nb::sig("def fetch_add(self, value: float, target: int, offset: int = 0, *, timeout: datetime.timedelta | "
+                     "None = None) -> typing.Any"),
+             nb::arg("value"), target, offset(), nb::kw_only(), timeout(),
+             "Adds to one element, atomically; returns the old value.\n\n"
+             "Example:\n"
+             "    >>> with dist.Window(1, \"int64\") as counter:\n"
+             "    ...     print(counter.fetch_add(5, dist.get_rank()), counter.fetch_add(1, dist.get_rank()))\n"
+             "    0 5")
+        .def("fetch", &fetch,
+             nb::sig("def fetch(self, target: int, offset: int = 0, *, timeout: datetime.timedelta | None = None) -> "
+                     "typing.Any"),
+             target, offset(), nb::kw_only(), timeout(), "Reads one element atomically.")
+        .def("swap", &swap,
+             nb::sig("def swap(self, value: float, target: int, offset: int = 0, *, timeout: datetime.timedelta | "
+                     "None = None) -> typing.Any"),
+             nb::arg("value"), target, offset(), nb::kw_only(), timeout(),
+             "Replaces one element, atomically; returns the old value.")
         .def("compare_and_swap", &compare_and_swap,
              nb::sig("def compare_and_swap(self, expected: float, desired: float, target: int, offset: int = 0, *, "
                      "timeout: datetime.timedelta | None = None) -> typing.Any"),

@@ -254,14 +254,15 @@ void Driver::run_thread() {
             continue;
         }
         driven_->look_after();
+        if (driven_->only_awaits_sockets()) {
+            doze();
+            continue;
+        }
         if (turn(background_waiting_, ++idle) != Waiting::Turn::sleep) {
             background_waiting_.yield(Clock::now());
             continue;
         }
-        if (driven_->only_awaits_sockets())
-            doze();
-        else
-            sleep(milliseconds(10), [] { return false; });
+        sleep(milliseconds(10), [] { return false; });
         background_waiting_.slept(Clock::now());
     }
 }

@@ -36,6 +36,7 @@ class Work : public Driven {
     int news_fd() const noexcept override { return news_.get(); }
     void end_of_thread() noexcept override {}
     bool is_moved_by_threads() override { return by_threads; }
+    bool only_awaits_sockets() override { return by_sockets; }
 
     void add(int turns) {
         const std::lock_guard lock(mutex_);
@@ -55,7 +56,7 @@ class Work : public Driven {
         return !is_busy();
     }
     std::atomic<int> looks{0};
-    std::atomic<bool> by_threads{false};
+    std::atomic<bool> by_threads{false}, by_sockets{false};
     std::atomic<int> moves{0};
 
  private:
@@ -133,6 +134,32 @@ TEST_F(DriverOf, the_progress_thread_goes_on_with_what_a_waiting_thread_has_left
     work_.hold(false);
     EXPECT_TRUE(work_.done_within(seconds(60)));
     EXPECT_NE(work_.mover(), std::this_thread::get_id());
+}
+
+// A request that a socket would bring: other threads' short calls are not to be disturbed meanwhile.
+TEST_F(DriverOf, the_progress_thread_leaves_the_work_alone_while_only_sockets_bring_it_and_other_work_wakes_it) {
+    work_.by_sockets = true;
+    work_.hold(true);
+    work_.add(1);
+    driver_.drive_in_background();
+    std::this_thread::sleep_for(milliseconds(20));
+    work_.moves = 0;
+    std::this_thread::sleep_for(milliseconds(200));
+    EXPECT_LE(work_.moves, 20);
+    int late = 0;
+    for (int turn = 0; turn < 10; ++turn) {
+        work_.hold(false);
+        work_.by_sockets = false;
+        driver_.drive_in_background();
+        if (!work_.done_within(milliseconds(25))) ++late;  // a doze lasts 50 ms
+        ASSERT_TRUE(work_.done_within(seconds(60)));
+        work_.hold(true);
+        work_.by_sockets = true;
+        work_.add(1);
+        driver_.drive_in_background();
+        std::this_thread::sleep_for(milliseconds(10));
+    }
+    EXPECT_LE(late, 5) << "of 10: a machine may be busy, but not that often";
 }
 
 TEST_F(DriverOf, stop_ends_the_thread_whatever_is_in_flight) {
