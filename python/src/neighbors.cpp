@@ -84,8 +84,8 @@ List views_of(nb::handle list, Array::Access access, const char* name, const cha
 }
 
 template <class Way>
-auto all_to_all(Way way, nb::handle output_list, nb::handle input_list, const NeighborGraph& graph,
-                nb::handle timeout) {
+auto call_all_to_all(Way way, nb::handle output_list, nb::handle input_list, const NeighborGraph& graph,
+                     nb::handle timeout) {
     const char* const name = Way::name("plan.neighbor_all_to_all");
     std::vector<Array> arrays;
     const auto outputs = views_of<TensorList>(output_list, writes, name, "output_list", arrays);
@@ -98,7 +98,8 @@ auto all_to_all(Way way, nb::handle output_list, nb::handle input_list, const Ne
 }
 
 template <class Way>
-auto all_gather(Way way, nb::handle output_list, nb::handle input, const NeighborGraph& graph, nb::handle timeout) {
+auto call_all_gather(Way way, nb::handle output_list, nb::handle input, const NeighborGraph& graph,
+                     nb::handle timeout) {
     const char* const name = Way::name("plan.neighbor_all_gather");
     std::vector<Array> arrays;
     const auto outputs = views_of<TensorList>(output_list, writes, name, "output_list", arrays);
@@ -165,19 +166,19 @@ void bind_neighbors(nb::module_& m) {
     });
     m.def("neighbor_all_to_all", [](nb::handle outputs, nb::handle inputs, const NeighborGraph& graph,
                                     nb::handle async_op, nb::handle timeout) {
-        return all_to_all(now(async_op, "neighbor_all_to_all"), outputs, inputs, graph, timeout);
+        return call_all_to_all(now(async_op, "neighbor_all_to_all"), outputs, inputs, graph, timeout);
     });
     m.def("plan_neighbor_all_to_all",
           [](nb::handle outputs, nb::handle inputs, const NeighborGraph& graph, nb::handle timeout) {
-              return all_to_all(Later{}, outputs, inputs, graph, timeout);
+              return call_all_to_all(Later{}, outputs, inputs, graph, timeout);
           });
     m.def("neighbor_all_gather", [](nb::handle outputs, nb::handle input, const NeighborGraph& graph,
                                     nb::handle async_op, nb::handle timeout) {
-        return all_gather(now(async_op, "neighbor_all_gather"), outputs, input, graph, timeout);
+        return call_all_gather(now(async_op, "neighbor_all_gather"), outputs, input, graph, timeout);
     });
     m.def("plan_neighbor_all_gather",
           [](nb::handle outputs, nb::handle input, const NeighborGraph& graph, nb::handle timeout) {
-              return all_gather(Later{}, outputs, input, graph, timeout);
+              return call_all_gather(Later{}, outputs, input, graph, timeout);
           });
 }
 

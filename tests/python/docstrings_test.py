@@ -17,7 +17,7 @@ import tutti.distributed as dist
 MODULES = [
     "tutti.arrays", "tutti.distributed.backends", "tutti.distributed.coalescing", "tutti.distributed.debug",
     "tutti.distributed.device_mesh", "tutti.distributed.exchanges", "tutti.distributed.gathers", "tutti.distributed.groups",
-    "tutti.distributed.object_collectives", "tutti.distributed.plan", "tutti.distributed.point_to_point",
+    "tutti.distributed.neighbors", "tutti.distributed.object_collectives", "tutti.distributed.plan", "tutti.distributed.point_to_point",
     "tutti.distributed.quantized", "tutti.distributed.reductions", "tutti.distributed.step_functions",
     "tutti.distributed.trace", "tutti.futures", "tutti._captured", "tutti.objects", "tutti._core",
 ]
