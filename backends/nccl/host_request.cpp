@@ -90,6 +90,8 @@ Counts one_after_the_other(const Counts& counts) {
 #define CASE_TensorFromTensor(name)
 #define CASE_TensorFromList(name)
 #define CASE_TensorFromRoot(name)
+#define CASE_TensorToRoot(name)
+#define CASE_TensorOfRoot(name)
 #define CASE_ListFromTensor(name)
 #define CASE_ListToRoot(name)
 #define CASE_ListFromList(name)
@@ -116,7 +118,7 @@ Work start_on_host_group(const ProcessGroup& host_group, const BackendRequest& r
             const TensorView all = views.output(total(r.counts));
             if (are_equal(r.counts))
                 return async::all_gather_into_tensor(all, mine, {.group = group, .timeout = r.timeout});
-            return async::all_gather_into_tensor_uneven(
+            return async::all_gather_v(
                 all, mine, {.output_split_sizes = as_sizes(r.counts), .group = group, .timeout = r.timeout});
         }
         case BackendCall::gather:
@@ -135,7 +137,7 @@ Work start_on_host_group(const ProcessGroup& host_group, const BackendRequest& r
             const ConstTensorView all = views.input(total(r.counts));
             if (are_equal(r.counts))
                 return async::reduce_scatter_tensor(mine, all, {.op = r.op, .group = group, .timeout = r.timeout});
-            return async::reduce_scatter_tensor_uneven(
+            return async::reduce_scatter_v(
                 mine, all, {.input_split_sizes = as_sizes(r.counts), .op = r.op, .group = group, .timeout = r.timeout});
         }
         case BackendCall::all_to_all:
@@ -151,6 +153,22 @@ Work start_on_host_group(const ProcessGroup& host_group, const BackendRequest& r
                                         .receive_offsets = as_sizes(r.receive_offsets),
                                         .group = group,
                                         .timeout = r.timeout});
+        case BackendCall::gather_v:
+            return async::gather_v(views.input(r.send_counts[static_cast<std::size_t>(r.root)]),
+                                   views.output(end_of(r.receive_counts, r.receive_offsets)),
+                                   {.receive_counts = as_sizes(r.receive_counts),
+                                    .receive_offsets = as_sizes(r.receive_offsets),
+                                    .group = group,
+                                    .group_dst = r.root,
+                                    .timeout = r.timeout});
+        case BackendCall::scatter_v:
+            return async::scatter_v(views.output(r.receive_counts[static_cast<std::size_t>(r.root)]),
+                                    views.input(end_of(r.send_counts, r.send_offsets)),
+                                    {.send_counts = as_sizes(r.send_counts),
+                                     .send_offsets = as_sizes(r.send_offsets),
+                                     .group = group,
+                                     .group_src = r.root,
+                                     .timeout = r.timeout});
         case BackendCall::barrier: return async::barrier({.group = group, .timeout = r.timeout});
         case BackendCall::send:
         case BackendCall::receive: break;
@@ -179,6 +197,8 @@ class Cutter {
             case BackendCall::reduce_scatter: return blocks(r_.counts);
             case BackendCall::gather:
             case BackendCall::scatter: return blocks(Counts(size_, r_.count));
+            case BackendCall::gather_v:
+            case BackendCall::scatter_v:
             case BackendCall::all_to_all: return {exchange()};
             case BackendCall::barrier: return {like_whole()};
             default: return each(r_.count, r_.count, [&](auto first, auto count) { return flat(first, count); });

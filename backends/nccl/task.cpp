@@ -35,6 +35,8 @@ Task::Task(const BackendRequest& request, int rank, int size, const std::optiona
         case BackendCall::reduce_scatter:
             plan_blocks(Form::reduce_scatter, Form::reduce_scatter_blocks, input_adjoins);
             break;
+        case BackendCall::gather_v:
+        case BackendCall::scatter_v:
         case BackendCall::all_to_all: plan_exchange(); break;
         case BackendCall::gather:
             plan_gathering(agreed.gathers, Form::gather, Form::gather_blocks, rank != request.root || output_adjoins);
@@ -101,14 +103,14 @@ std::uint64_t Task::offset_of(int rank) const {
 const std::byte* Task::input_block(int rank) const {
     const auto at = static_cast<std::size_t>(rank);
     if (!request_->inputs.empty()) return static_cast<const std::byte*>(request_->inputs[at]);
-    const auto offset = request_->call == BackendCall::all_to_all ? request_->send_offsets[at] : offset_of(rank);
+    const auto offset = form_ == Form::all_to_all ? request_->send_offsets[at] : offset_of(rank);
     return static_cast<const std::byte*>(request_->input) + bytes(offset);
 }
 
 std::byte* Task::output_block(int rank) const {
     const auto at = static_cast<std::size_t>(rank);
     if (!request_->outputs.empty()) return static_cast<std::byte*>(request_->outputs[at]);
-    const auto offset = request_->call == BackendCall::all_to_all ? request_->receive_offsets[at] : offset_of(rank);
+    const auto offset = form_ == Form::all_to_all ? request_->receive_offsets[at] : offset_of(rank);
     return static_cast<std::byte*>(request_->output) + bytes(offset);
 }
 

@@ -236,6 +236,8 @@ class Simple : public Case {
     const ReduceOptions reducing_to_first{.dst = 0, .op = shape.op, .group = shape.group};
     const AllToAllSingleOptions even{.group = shape.group};
     const AllToAllVOptions uneven = uneven_blocks();
+    const GatherVOptions to_first{.receive_counts = uneven.receive_counts, .dst = 0, .group = shape.group};
+    const ScatterVOptions of_first{.send_counts = uneven.send_counts, .src = 0, .group = shape.group};
     const GatherOptions gathering{.dst = 0, .group = shape.group};
     const ScatterOptions scattering{.src = 0, .group = shape.group};
     const BarrierOptions meeting{.group = shape.group};
@@ -319,6 +321,10 @@ const Entry entries[] = {
     {"all_to_all_v", exchange_blocks, plan_exchange_of_blocks},
     {"all_to_all_v_sparse", exchange_blocks, plan_exchange_of_blocks},
     {"all_to_all_v_skewed", exchange_blocks, plan_exchange_of_blocks},
+    {"gather_v", [](Simple& c) { gather_v(c.in, c.out, c.to_first); },
+     [](Simple& c) { return runs(plan::gather_v(c.in, c.out, c.to_first)); }},
+    {"scatter_v", [](Simple& c) { scatter_v(c.out, c.in, c.of_first); },
+     [](Simple& c) { return runs(plan::scatter_v(c.out, c.in, c.of_first)); }},
     {"gather", [](Simple& c) { gather(c.in, c.out_blocks, c.gathering); },
      [](Simple& c) { return runs(plan::gather(c.in, c.out_blocks, c.gathering)); }},
     {"scatter", [](Simple& c) { scatter(c.out, c.in_blocks, c.scattering); },

@@ -24,7 +24,7 @@ struct Layout {
     bool blocks;                  ///< the size is divided among the ranks
     bool in_place;                ///< the output is the input
     double (*bus)(double ranks);  ///< bus over algorithm bandwidth (nccl-tests: doc/PERFORMANCE.md)
-    Pattern pattern = nullptr;    ///< of an all_to_all_v
+    Pattern pattern = nullptr;    ///< of blocks that differ
 };
 
 namespace patterns {
@@ -42,6 +42,13 @@ inline std::uint64_t sparse(std::uint64_t count, int from, int to, int ranks) {
 inline std::uint64_t skewed(std::uint64_t count, int /*from*/, int to, int ranks) {
     const std::uint64_t rest = count / 10;
     return to == 0 ? count - rest : rest / static_cast<std::uint64_t>(ranks - 1);
+}
+/// Uneven blocks between rank 0 and each other rank.
+inline std::uint64_t to_root(std::uint64_t count, int from, int to, int ranks) {
+    return to == 0 ? balanced(count, from, to, ranks) : 0;
+}
+inline std::uint64_t from_root(std::uint64_t count, int from, int to, int ranks) {
+    return from == 0 ? balanced(count, from, to, ranks) : 0;
 }
 }  // namespace patterns
 
@@ -66,6 +73,8 @@ inline constexpr std::array layouts{
     Layout{"all_to_all_v", false, false, false, bus::others, patterns::balanced},
     Layout{"all_to_all_v_sparse", false, false, false, bus::others, patterns::sparse},
     Layout{"all_to_all_v_skewed", false, false, false, bus::others, patterns::skewed},
+    Layout{"gather_v", false, false, false, bus::others, patterns::to_root},
+    Layout{"scatter_v", false, false, false, bus::others, patterns::from_root},
     Layout{"gather", false, true, false, bus::others},
     Layout{"scatter", false, true, false, bus::others},
     Layout{"sendrecv", false, false, false, bus::once},

@@ -162,7 +162,7 @@ class Gloo final : public Peer {
             };
         }
         if (name == "barrier") return [this] { barrier(); };
-        return {};  // reduce_scatter, which Gloo has no more, and all_to_all_v
+        return {};  // reduce_scatter, which Gloo has no more, and blocks that differ
     }
 
     int rank_, size_;

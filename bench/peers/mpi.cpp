@@ -99,6 +99,16 @@ class Mpi final : public Peer {
                 MPI_Sendrecv(in, count, type, next, 0, out, count, type, last, 0, world, MPI_STATUS_IGNORE);
             };
         }
+        if (name == "gather_v") {
+            return [=, own = work.send_counts[0], all = Blocks(work.receive_counts)] {
+                MPI_Gatherv(in, own, type, out, all.counts.data(), all.offsets.data(), type, 0, world);
+            };
+        }
+        if (name == "scatter_v") {
+            return [=, own = work.receive_counts[0], all = Blocks(work.send_counts)] {
+                MPI_Scatterv(in, all.counts.data(), all.offsets.data(), type, out, own, type, 0, world);
+            };
+        }
         if (name.starts_with("all_to_all_v")) {
             return [=, sent = Blocks(work.send_counts), received = Blocks(work.receive_counts)] {
                 MPI_Alltoallv(in, sent.counts.data(), sent.offsets.data(), type, out, received.counts.data(),

@@ -16,7 +16,8 @@ struct PeerCase {
     std::string collective, dtype, op;
     std::size_t count = 0;         ///< elements of a rank's block; of the whole buffer where there are no blocks
     std::size_t element_size = 0;  ///< bytes
-    /// all_to_all_v, also "_sparse" and "_skewed": elements to and from each rank, one block after the other.
+    /// gather_v, scatter_v, all_to_all_v, also "_sparse" and "_skewed": elements to and from each rank, one block after
+    /// the other.
     std::vector<int> send_counts{}, receive_counts{};
     void* in = nullptr;  ///< null where the call works in place, or this rank has none
     void* out = nullptr;

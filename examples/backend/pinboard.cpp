@@ -113,6 +113,8 @@ class Pinboard : public CustomBackend {
                 }
                 return;
             }
+            case BackendCall::gather_v:
+            case BackendCall::scatter_v:
             case BackendCall::all_to_all:
                 for (int to = 0; to < size_; ++to) {
                     const auto i = static_cast<std::size_t>(to);
@@ -128,6 +130,8 @@ class Pinboard : public CustomBackend {
     std::vector<std::string> needs(const BackendRequest& r) const {
         std::vector<std::string> names(static_cast<std::size_t>(size_));
         for (int from = 0; from < size_; ++from) {
+            const bool exchanges = collective_of(r.call) && traits_of(*collective_of(r.call)).exchanges();
+            if (exchanges && r.receive_counts[static_cast<std::size_t>(from)] == 0) continue;
             const bool rooted = r.call == BackendCall::reduce || r.call == BackendCall::gather;
             const bool from_root = r.call == BackendCall::broadcast || r.call == BackendCall::scatter;
             if (rooted && (rank_ != r.root || from == r.root)) continue;

@@ -75,7 +75,7 @@ struct BackendRequest {
     ReduceOp op = ReduceOp::sum;  ///< premul_sum: for device buffers only
     /// A reduction combines the ranks' values in rank order, from rank 0 up (Determinism::layout_invariant).
     bool in_rank_order = false;
-    int root = -1;          ///< broadcast, reduce, gather, scatter; send: the receiver; receive: the sender, -1: any
+    int root = -1;          ///< collectives with a root; send: the receiver; receive: the sender, -1: any
     std::uint64_t tag = 0;  ///< send, receive: a receive takes only a message with its tag
     /// This rank's input. all_reduce, and reduce on its root: may be `output`. broadcast: null, the root's data is in
     /// its output. receive, barrier: null. On a device this rank's block may lie at its place in the buffer of all
@@ -87,7 +87,8 @@ struct BackendRequest {
     std::uint64_t count = 0;
     /// all_gather, reduce_scatter: elements of each rank's block; the blocks lie one after the other, in rank order.
     std::vector<std::uint64_t> counts;
-    /// all_to_all: the lengths of the blocks to and from each rank, and their offsets in `input` and `output`.
+    /// all_to_all, gather_v, scatter_v: the lengths of the blocks to and from each rank, and their offsets in `input`
+    /// and `output`. With a root all blocks are empty but those between it and this rank.
     std::vector<std::uint64_t> send_counts, send_offsets, receive_counts, receive_offsets;
     std::chrono::milliseconds timeout{0};  ///< tutti enforces it while a rank waits; a backend may enforce it, too
     /// For buffers on a device: the caller's stream. The operation starts after all earlier work in this stream.

@@ -28,6 +28,14 @@
     TensorView output, const ConstTensorList &inputs TUTTI_OR_NONE, const Options &options TUTTI_OR_NONE
 #define TUTTI_ARGUMENTS_TensorFromRoot(options) output, inputs, options
 
+// The root alone gives the tensor that holds all blocks.
+#define TUTTI_PARAMETERS_TensorToRoot(Options) \
+    ConstTensorView input, const TensorView &output TUTTI_OR_NONE, const Options &options TUTTI_OR_NONE
+#define TUTTI_ARGUMENTS_TensorToRoot(options) input, output, options
+#define TUTTI_PARAMETERS_TensorOfRoot(Options) \
+    TensorView output, const ConstTensorView &input TUTTI_OR_NONE, const Options &options TUTTI_OR_NONE
+#define TUTTI_ARGUMENTS_TensorOfRoot(options) output, input, options
+
 #define TUTTI_PARAMETERS_ListFromTensor(Options) \
     const TensorList &outputs, ConstTensorView input, const Options &options TUTTI_OR_NONE
 #define TUTTI_ARGUMENTS_ListFromTensor(options) outputs, input, options

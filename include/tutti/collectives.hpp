@@ -36,7 +36,9 @@ struct CollectiveTraits {
         whole,       ///< the whole tensor: equally many elements on all ranks
         own_block,   ///< one rank's block
         all_blocks,  ///< the blocks of all ranks, one after the other, in rank order
-        exchanged,   ///< a block to, or from, each rank; each pair of ranks has its own length
+        /// A block to, or from, each rank; each pair of ranks has its own length, which only these two know. With a
+        /// root, blocks pass between it and each rank alone.
+        exchanged,
     };
 
     std::string_view name;
@@ -52,6 +54,11 @@ struct CollectiveTraits {
     constexpr int combined_end(int rank, int ranks) const noexcept {
         if (!is_prefix()) return ranks;
         return whose == Combines::inclusive ? rank + 1 : rank;
+    }
+    constexpr bool exchanges() const noexcept { return input == Extent::exchanged; }
+    /// For an exchange: whether `from` has a block for `to`.
+    constexpr bool exchanges_between(int from, int to, int root_rank) const noexcept {
+        return exchanges() && (root != Root::target || to == root_rank) && (root != Root::source || from == root_rank);
     }
     /// Whether the lengths of the ranks' blocks are given as a list.
     constexpr bool has_blocks() const noexcept { return input == Extent::own_block || output == Extent::own_block; }

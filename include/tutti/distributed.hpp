@@ -124,16 +124,41 @@ struct AllToAllSingleOptions {
 };
 /// Sizes along dimension 0, one per rank. Empty: even sizes; but the blocking call, outside of Coalescing, then learns
 /// the sizes of all ranks by an additional small all_gather.
-struct AllGatherUnevenOptions {
+struct AllGatherVOptions {
     std::vector<std::int64_t> output_split_sizes{};
+    /// The row of `output` at which each rank's rows begin; empty: they lie one after the other. Ranks may differ in
+    /// it.
+    std::vector<std::int64_t> output_offsets{};
     ProcessGroup group{};
     milliseconds timeout{0};
     Stream stream{};
 };
-struct ReduceScatterUnevenOptions {
+struct ReduceScatterVOptions {
     std::vector<std::int64_t> input_split_sizes{};
     ReduceOp op = ReduceOp::sum;
     ProcessGroup group{};
+    milliseconds timeout{0};
+    Stream stream{};
+};
+using AllGatherUnevenOptions = AllGatherVOptions;
+using ReduceScatterUnevenOptions = ReduceScatterVOptions;
+/// Blocks of gather_v on the root, one from each rank, in elements of the flattened output. Ignored on other ranks.
+struct GatherVOptions {
+    std::vector<std::int64_t> receive_counts{};   ///< from each rank; empty: equal blocks that cover the output
+    std::vector<std::int64_t> receive_offsets{};  ///< where they go in the output; empty: one after the other
+    std::optional<int> dst{};                     ///< default: global rank 0
+    ProcessGroup group{};
+    std::optional<int> group_dst{};
+    milliseconds timeout{0};
+    Stream stream{};
+};
+/// Blocks of scatter_v on the root, one for each rank, in elements of the flattened input. Ignored on other ranks.
+struct ScatterVOptions {
+    std::vector<std::int64_t> send_counts{};   ///< to each rank; empty: equal blocks that cover the input
+    std::vector<std::int64_t> send_offsets{};  ///< where they begin in the input; empty: one after the other
+    std::optional<int> src{};                  ///< default: global rank 0
+    ProcessGroup group{};
+    std::optional<int> group_src{};
     milliseconds timeout{0};
     Stream stream{};
 };
@@ -222,17 +247,43 @@ TUTTI_API void reduce_scatter(TensorView output, const ConstTensorList& input_li
 TUTTI_API void reduce_scatter_tensor(TensorView output, ConstTensorView input,
                                      const ReduceScatterOptions& options = {});
 /// As all_gather_into_tensor, but the input of rank i has output_split_sizes[i] rows (along dimension 0), zero allowed;
-/// the list is the same on all ranks.
-/// errors   InvalidArgument, before any traffic: sizes that do not add up to the rows of `output`; not one entry for
-///          each rank; an input with another number of rows than its entry. CollectiveMismatch: ranks pass different
-///          lists.
-TUTTI_API void all_gather_into_tensor_uneven(TensorView output, ConstTensorView input,
-                                             const AllGatherUnevenOptions& options = {});
+/// the list is the same on all ranks. With output_offsets the rows of rank i begin at row output_offsets[i] of
+/// `output`, and rows that no rank fills keep their values. errors   InvalidArgument, before any traffic: sizes that do
+/// not add up to the rows of `output` (without offsets); not
+///          one entry for each rank; an input with another number of rows than its entry; with offsets, rows that leave
+///          `output`, and rows of two ranks that overlap. CollectiveMismatch: ranks pass different sizes.
+/// cost     with offsets the result is copied once more, from a temporary of its size.
+/// follows  MPI_Allgatherv (MPI 4.1, 6.7)
+/// Its former name, all_gather_into_tensor_uneven, stays, in all forms.
+TUTTI_API void all_gather_v(TensorView output, ConstTensorView input, const AllGatherVOptions& options = {});
 /// As reduce_scatter_tensor, but the block of rank i has input_split_sizes[i] rows (along dimension 0); the list is the
 /// same on all ranks.
-/// errors   as all_gather_into_tensor_uneven, with `input` and `output` exchanged.
-TUTTI_API void reduce_scatter_tensor_uneven(TensorView output, ConstTensorView input,
-                                            const ReduceScatterUnevenOptions& options = {});
+/// errors   as all_gather_v without offsets, with `input` and `output` exchanged.
+/// follows  MPI_Reduce_scatter (MPI 4.1, 6.10.2)
+/// Its former name, reduce_scatter_tensor_uneven, stays, in all forms.
+TUTTI_API void reduce_scatter_v(TensorView output, ConstTensorView input, const ReduceScatterVOptions& options = {});
+/// On the root, the receive_counts[i] elements at receive_offsets[i] of `output` become rank i's `input`; other
+/// elements of `output` keep their values. Shapes do not matter, only elements; blocks may be empty. Only the root's
+/// `output`, counts and offsets count: each other rank knows the length of its own `input` alone. On the root, `input`
+/// may be its block of `output`.
+///
+/// errors   InvalidArgument on the root, before any traffic: a negative count or offset, not one entry for each rank, a
+///          block that reaches beyond `output`, blocks that overlap (with both ranks), an input of another length than
+///          its own entry. The other ranks wait for the root then, until they time out. CollectiveMismatch on every
+///          rank, with both counts: a rank sends another count than the root expects.
+/// cost     each block goes straight to the root: a tree would need ranks that know the lengths of others' blocks.
+///          Ranks of the root's host leave short blocks in their slots and go on. Empty blocks cost nothing between
+///          hosts.
+/// follows  MPI_Gatherv (MPI 4.1, 6.5); displacements count from the tensor's first element.
+TUTTI_API void gather_v(ConstTensorView input, const TensorView& output = {}, const GatherVOptions& options = {});
+/// `output` becomes the send_counts[rank] elements at send_offsets[rank] of the root's `input`. Only the root's
+/// `input`, counts and offsets count: each other rank knows the length of its own `output` alone. Blocks of `input` may
+/// overlap, which MPI forbids only for its symmetry with MPI_Gatherv. On the root, `output` may be its block of
+/// `input`. errors, cost   as gather_v, with `input` and `output` exchanged. Blocks of a host go through the root's
+/// slot if all of
+///                them fit into it.
+/// follows        MPI_Scatterv (MPI 4.1, 6.6)
+TUTTI_API void scatter_v(TensorView output, const ConstTensorView& input = {}, const ScatterVOptions& options = {});
 /// Sends block i of `input` (split along dimension 0) to rank i; `output` gets the blocks in rank order.
 TUTTI_API void all_to_all_single(TensorView output, ConstTensorView input, const AllToAllSingleOptions& options = {});
 /// input_list[i] goes to rank i, output_list[j] comes from rank j; sizes match pairwise.
@@ -327,9 +378,18 @@ namespace async {
 #define TUTTI_OR_NONE = {}
 #define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, Options, ...) \
     [[nodiscard]] TUTTI_API Work name(TUTTI_PARAMETERS_##tensors(Options));
+#define TUTTI_FORMER_FUNCTION(former, name, tensors, Options)               \
+    [[nodiscard]] inline Work former(TUTTI_PARAMETERS_##tensors(Options)) { \
+        return async::name(TUTTI_ARGUMENTS_##tensors(options));             \
+    }
 #include <tutti/collectives.def>
-#undef TUTTI_OR_NONE
 
 }  // namespace async
+#define TUTTI_FORMER_FUNCTION(former, name, tensors, Options) \
+    inline void former(TUTTI_PARAMETERS_##tensors(Options)) { \
+        tutti::name(TUTTI_ARGUMENTS_##tensors(options));      \
+    }
+#include <tutti/collectives.def>
+#undef TUTTI_OR_NONE
 
 }  // namespace tutti

@@ -61,6 +61,10 @@ namespace plan {
 #define TUTTI_OR_NONE = {}
 #define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, Options, ...) \
     [[nodiscard]] TUTTI_API Plan name(TUTTI_PARAMETERS_##tensors(Options));
+#define TUTTI_FORMER_FUNCTION(former, name, tensors, Options)               \
+    [[nodiscard]] inline Plan former(TUTTI_PARAMETERS_##tensors(Options)) { \
+        return plan::name(TUTTI_ARGUMENTS_##tensors(options));              \
+    }
 #include <tutti/collectives.def>
 #undef TUTTI_OR_NONE
 [[nodiscard]] TUTTI_API Plan send(ConstTensorView tensor, int dst, const SendOptions& options = {});

@@ -194,6 +194,7 @@ class TUTTI_API ProcessGroup {
 #define TUTTI_OR_NONE = detail::LeftOut()
 #define TUTTI_COLLECTIVE_FUNCTION(name, collective, tensors, Options, ...) \
     void name(TUTTI_PARAMETERS_##tensors(Options)) const;
+#define TUTTI_FORMER_FUNCTION(former, name, tensors, Options) void former(TUTTI_PARAMETERS_##tensors(Options)) const;
 #include <tutti/collectives.def>
 #undef TUTTI_OR_NONE
     void monitored_barrier(const MonitoredBarrierOptions& options = detail::LeftOut()) const;

@@ -341,19 +341,49 @@ TUTTI_API tutti_status tutti_reduce_scatter_tensor(const tutti_tensor* output, c
 TUTTI_API tutti_status tutti_reduce_scatter_tensor_async(const tutti_tensor* output, const tutti_tensor* input, int op,
                                                          const tutti_options* options, tutti_work** work);
 /* As tutti_all_gather_into_tensor, but the input of rank i has output_splits[i] rows (along dimension 0); the list is
- * the same on all ranks. NULL: even; but the blocking form then learns the sizes by an additional all_gather. */
+ * the same on all ranks. NULL: even; but the blocking form then learns the sizes by an additional all_gather.
+ * output_offsets: the row of `output` at which each rank's rows begin, while other rows stay unchanged; NULL: one after
+ * the other. tutti_all_gather_into_tensor_uneven: without offsets. */
+TUTTI_API tutti_status tutti_all_gather_v(const tutti_tensor* output, const tutti_tensor* input,
+                                          const int64_t* output_splits, const int64_t* output_offsets,
+                                          const tutti_options* options);
+TUTTI_API tutti_status tutti_all_gather_v_async(const tutti_tensor* output, const tutti_tensor* input,
+                                                const int64_t* output_splits, const int64_t* output_offsets,
+                                                const tutti_options* options, tutti_work** work);
 TUTTI_API tutti_status tutti_all_gather_into_tensor_uneven(const tutti_tensor* output, const tutti_tensor* input,
                                                            const int64_t* output_splits, const tutti_options* options);
 TUTTI_API tutti_status tutti_all_gather_into_tensor_uneven_async(const tutti_tensor* output, const tutti_tensor* input,
                                                                  const int64_t* output_splits,
                                                                  const tutti_options* options, tutti_work** work);
 /* As tutti_reduce_scatter_tensor, but the block of rank i has input_splits[i] rows; the list is the same on all ranks.
- * NULL: as above. */
+ * NULL: as above. tutti_reduce_scatter_tensor_uneven is its former name. */
+TUTTI_API tutti_status tutti_reduce_scatter_v(const tutti_tensor* output, const tutti_tensor* input, int op,
+                                              const int64_t* input_splits, const tutti_options* options);
+TUTTI_API tutti_status tutti_reduce_scatter_v_async(const tutti_tensor* output, const tutti_tensor* input, int op,
+                                                    const int64_t* input_splits, const tutti_options* options,
+                                                    tutti_work** work);
 TUTTI_API tutti_status tutti_reduce_scatter_tensor_uneven(const tutti_tensor* output, const tutti_tensor* input, int op,
                                                           const int64_t* input_splits, const tutti_options* options);
 TUTTI_API tutti_status tutti_reduce_scatter_tensor_uneven_async(const tutti_tensor* output, const tutti_tensor* input,
                                                                 int op, const int64_t* input_splits,
                                                                 const tutti_options* options, tutti_work** work);
+/* On `dst`, the receive_counts[i] elements at receive_offsets[i] of the flattened `output` become rank i's `input`,
+ * which is only read, and other elements stay unchanged. NULL counts: equal blocks; NULL offsets: one block after the
+ * other. On other ranks `output`, counts and offsets do not matter, and may be NULL. */
+TUTTI_API tutti_status tutti_gather_v(const tutti_tensor* input, const tutti_tensor* output,
+                                      const int64_t* receive_counts, const int64_t* receive_offsets, int dst,
+                                      const tutti_options* options);
+TUTTI_API tutti_status tutti_gather_v_async(const tutti_tensor* input, const tutti_tensor* output,
+                                            const int64_t* receive_counts, const int64_t* receive_offsets, int dst,
+                                            const tutti_options* options, tutti_work** work);
+/* `output` becomes the send_counts[rank] elements at send_offsets[rank] of the flattened `input` of `src`, which is
+ * only read; its blocks may overlap. The rest as in tutti_gather_v. */
+TUTTI_API tutti_status tutti_scatter_v(const tutti_tensor* output, const tutti_tensor* input,
+                                       const int64_t* send_counts, const int64_t* send_offsets, int src,
+                                       const tutti_options* options);
+TUTTI_API tutti_status tutti_scatter_v_async(const tutti_tensor* output, const tutti_tensor* input,
+                                             const int64_t* send_counts, const int64_t* send_offsets, int src,
+                                             const tutti_options* options, tutti_work** work);
 /* inputs[i], only read, goes to rank i, outputs[j] comes from rank j; sizes match pairwise. */
 TUTTI_API tutti_status tutti_all_to_all(const tutti_tensor* outputs, const tutti_tensor* inputs, size_t count,
                                         const tutti_options* options);

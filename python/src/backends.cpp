@@ -51,7 +51,7 @@ struct Request {
     template <class Pointers>
     nb::object blocks(const Pointers& pointers, const std::vector<std::uint64_t>& exchanged) const {
         if (pointers.empty()) return nb::none();
-        const auto& counts = request->call == BackendCall::all_to_all ? exchanged : request->counts;
+        const auto& counts = traits().exchanges() ? exchanged : request->counts;
         nb::list list;
         for (std::size_t i = 0; i < pointers.size(); ++i)
             list.append(array(pointers[i], counts.empty() ? request->count : counts[i]));

@@ -98,6 +98,33 @@ struct TensorFromList : OutOfPlace<TensorView, ConstTensorList> {
 
 using TensorFromRoot = TensorFromList;
 
+/// The root alone gives the tensor that holds all blocks; elsewhere None is an empty one.
+struct TensorOfRoot : OutOfPlace<TensorView, ConstTensorView> {
+    TensorOfRoot(const nb::handle* given, const Names& names) {
+        arrays = list_of(Array(given[0], writes, names.function, names.output));
+        outputs = one(given[0]);
+        to = arrays[0].view();
+        if (given[1].is_none()) return;
+        arrays.push_back(Array(given[1], reads, names.function, names.input));
+        from = arrays[1].view();
+    }
+};
+struct TensorToRoot : OutOfPlace<TensorView, ConstTensorView> {
+    TensorToRoot(const nb::handle* given, const Names& names) {
+        arrays = list_of(Array(given[0], reads, names.function, names.input));
+        from = arrays[0].view();
+        outputs = nb::list();
+        if (given[1].is_none()) return;
+        arrays.push_back(Array(given[1], writes, names.function, names.output));
+        outputs = one(given[1]);
+        to = arrays[1].view();
+    }
+    template <class Function, class Options>
+    auto pass(Function function, const Options& options) const {
+        return function(from, to, options);
+    }
+};
+
 struct ListFromTensor : OutOfPlace<TensorList, ConstTensorView> {
     ListFromTensor(const nb::handle* given, const Names& names) : ListFromTensor(given[0], given[1], names) {}
     ListFromTensor(nb::handle output_list, nb::handle tensor, const Names& names) {
@@ -245,16 +272,37 @@ struct Settings<ScatterOptions> {
     }
 };
 template <>
-struct Settings<AllGatherUnevenOptions> {
-    static constexpr std::size_t count = 1;
-    static AllGatherUnevenOptions read(const nb::handle* given, const char* name) {
-        return {.output_split_sizes = splits_of(given[0], name, "output_split_sizes")};
+struct Settings<AllGatherVOptions> {
+    static constexpr std::size_t count = 2;
+    static AllGatherVOptions read(const nb::handle* given, const char* name) {
+        return {.output_split_sizes = splits_of(given[0], name, "output_split_sizes"),
+                .output_offsets = splits_of(given[1], name, "output_offsets")};
     }
 };
 template <>
-struct Settings<ReduceScatterUnevenOptions> {
+struct Settings<GatherVOptions> {
+    static constexpr std::size_t count = 4;
+    static GatherVOptions read(const nb::handle* given, const char* name) {
+        return {.receive_counts = splits_of(given[0], name, "receive_counts"),
+                .receive_offsets = splits_of(given[1], name, "receive_offsets"),
+                .dst = rank_of(given[2], name, "dst"),
+                .group_dst = rank_of(given[3], name, "group_dst")};
+    }
+};
+template <>
+struct Settings<ScatterVOptions> {
+    static constexpr std::size_t count = 4;
+    static ScatterVOptions read(const nb::handle* given, const char* name) {
+        return {.send_counts = splits_of(given[0], name, "send_counts"),
+                .send_offsets = splits_of(given[1], name, "send_offsets"),
+                .src = rank_of(given[2], name, "src"),
+                .group_src = rank_of(given[3], name, "group_src")};
+    }
+};
+template <>
+struct Settings<ReduceScatterVOptions> {
     static constexpr std::size_t count = 2;
-    static ReduceScatterUnevenOptions read(const nb::handle* given, const char* name) {
+    static ReduceScatterVOptions read(const nb::handle* given, const char* name) {
         return {.input_split_sizes = splits_of(given[0], name, "input_split_sizes"), .op = op_of(given[1], name)};
     }
 };

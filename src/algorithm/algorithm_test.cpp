@@ -6,6 +6,7 @@
 #include "schedule/prove.hpp"
 #include "schedule/slots.hpp"
 #include "schedule/text.hpp"
+#include "support/request_of.hpp"
 
 #include <gtest/gtest.h>
 #include <tutti/error.hpp>
@@ -46,20 +47,18 @@ Request request_of(const Layout& layout, const Contract& contract) {
     request.single_rounding = contract.single_rounding;
     request.rank_order = contract.rank_order;
     request.symmetric = true;  // so that the algorithms in place apply too
-    if (contract.collective == Collective::all_to_all) {
+    if (traits_of(contract.collective).exchanges()) {
         request.send_counts.assign(static_cast<std::size_t>(layout.size()), 0);
         request.largest_count = 0;
         for (const auto& row : contract.matrix) {
             for (const std::uint64_t count : row) request.largest_count = std::max(*request.largest_count, count);
         }
-        request.even = std::ranges::all_of(contract.matrix, [&](const auto& row) {
-            return std::ranges::all_of(row, [&](std::uint64_t count) { return count == request.largest_count; });
-        });
+        request.even = is_even(contract, *request.largest_count);
     }
     return request;
 }
 
-// One rank's blocks of an all_to_all.
+// One rank's blocks of an exchange.
 void set_blocks(Request& request, const Contract& contract) {
     const auto me = static_cast<std::size_t>(request.rank);
     request.send_counts = contract.matrix[me];
@@ -81,7 +80,7 @@ std::vector<Schedule> schedules_of(const Layout& layout, Request request, const 
     for (Rank rank = 0; rank < layout.size(); ++rank) {
         request.rank = rank;
         request.in_place = contract.in_place && traits_of(contract.collective).may_be_in_place(rank, contract.root);
-        if (contract.collective == Collective::all_to_all) set_blocks(request, contract);
+        if (traits_of(contract.collective).exchanges()) set_blocks(request, contract);
         schedules.push_back(plan(layout, request));
     }
     return schedules;
@@ -159,8 +158,19 @@ Matrix uneven_matrix(std::size_t size) {
     return matrix;
 }
 
-// An all_to_all whose blocks lie in falling order of ranks, with a gap before each.
-Contract apart(const Matrix& matrix) {
+// Those between the root and each rank.
+Matrix with_root(Collective collective, int root, Matrix matrix) {
+    for (std::size_t from = 0; from < matrix.size(); ++from) {
+        for (std::size_t to = 0; to < matrix.size(); ++to) {
+            if (!traits_of(collective).exchanges_between(static_cast<int>(from), static_cast<int>(to), root))
+                matrix[from][to] = 0;
+        }
+    }
+    return matrix;
+}
+
+// An exchange whose blocks lie in falling order of ranks, with a gap before each.
+Contract apart(const Matrix& matrix, Collective collective = Collective::all_to_all, int root = 0) {
     const std::size_t size = matrix.size();
     Matrix send_offsets(size, std::vector<std::uint64_t>(size)), receive_offsets = send_offsets;
     for (std::size_t i = 0; i < size; ++i) {
@@ -172,7 +182,8 @@ Contract apart(const Matrix& matrix) {
             received += matrix[j][i];
         }
     }
-    return {.collective = Collective::all_to_all,
+    return {.collective = collective,
+            .root = root,
             .matrix = matrix,
             .send_offsets = send_offsets,
             .receive_offsets = receive_offsets};
@@ -224,6 +235,15 @@ void prove_for(int n, int kind, std::uint64_t slot) {
         const Matrix even(size, std::vector<std::uint64_t>(size, count));
         prove_all(layout, {.collective = Collective::all_to_all, .matrix = even});
         prove_all(layout, apart(even));
+    }
+    for (const Collective collective : {Collective::gather_v, Collective::scatter_v}) {
+        for (const int root : {0, n - 1, n / 2}) {
+            for (const Matrix& blocks : {matrix, Matrix(size, std::vector<std::uint64_t>(size, 3))}) {
+                const Matrix rooted = with_root(collective, root, blocks);
+                prove_all(layout, {.collective = collective, .root = root, .matrix = rooted});
+                prove_all(layout, apart(rooted, collective, root));
+            }
+        }
     }
     prove_all(layout, {.collective = Collective::barrier});
 }
@@ -566,7 +586,7 @@ TEST(Selection, takes_any_but_the_one_that_is_excluded) {
 
 Request even_request(Collective collective, std::uint64_t bytes, int ranks) {
     Request request{.collective = collective, .count = bytes, .largest_count = bytes, .even = true};
-    if (collective != Collective::all_to_all) request.counts.assign(static_cast<std::size_t>(ranks), bytes);
+    if (!traits_of(collective).exchanges()) request.counts.assign(static_cast<std::size_t>(ranks), bytes);
     return request;
 }
 

@@ -60,7 +60,11 @@ std::string prices(const Layout& layout, const Request& request, const CostModel
 std::vector<Schedule> schedules_of(const Layout& layout, Request request) {
     std::vector<Schedule> schedules;
     TUTTI_ASSERT(layout.size() >= 1 && request.element_bytes > 0);
-    for (request.rank = 0; request.rank < layout.size(); ++request.rank) schedules.push_back(plan(layout, request));
+    for (request.rank = 0; request.rank < layout.size(); ++request.rank) {
+        if (request.even && traits_of(request.collective).exchanges())
+            set_even_blocks(request, layout.size(), request.largest_count.value());
+        schedules.push_back(plan(layout, request));
+    }
     return schedules;
 }
 
@@ -116,7 +120,6 @@ schedule::Recipe recipe_of(const Layout& layout, const Request& request) {
         s.otherwise.reset();  // the table's choice, which a text need not say
     }
     TUTTI_ASSERT(recipe.ranks.size() == static_cast<std::size_t>(layout.size()));
-    const auto ranks = static_cast<std::size_t>(layout.size());
     schedule::Contract& c = recipe.contract;
     for (const auto& user : layout.tuning.schedules) {
         if (user->name() != choose(layout, request).algorithm) continue;
@@ -132,8 +135,14 @@ schedule::Recipe recipe_of(const Layout& layout, const Request& request) {
     c.rank_order = request.rank_order;
     c.count = request.count;
     c.counts = request.counts;
-    if (request.collective == Collective::all_to_all)
-        c.matrix.assign(ranks, std::vector<std::uint64_t>(ranks, request.largest_count.value()));
+    if (traits_of(c.collective).exchanges()) {
+        for (Rank from = 0; from < layout.size(); ++from) {
+            Request one = request;
+            one.rank = from;
+            set_even_blocks(one, layout.size(), request.largest_count.value());
+            c.matrix.push_back(std::move(one.send_counts));
+        }
+    }
     c.host_of = layout.host_of;
     c.slots = std::max<std::uint32_t>(1, layout.slots);
     c.slot_elements = std::max<std::uint64_t>(1, layout.slot_bytes / request.element_bytes);

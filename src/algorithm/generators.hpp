@@ -120,6 +120,8 @@ void reduce_scatter(Builder& b, const RankList& s, const Staging& staging, const
 void all_to_all(Builder& b, const RankList& s, const Staging& staging, const Request& request);
 /// Every block has `largest_count` elements, and one slot holds all blocks that a rank sends.
 void all_to_all_even(Builder& b, const RankList& s, const Request& request);
+/// The same for a gather_v or scatter_v.
+void rooted_exchange_even(Builder& b, const RankList& s, const Request& request);
 void barrier(Builder& b, const RankList& s);
 void scan(Builder& b, const RankList& s, const Staging& staging, Chunk input, Chunk output,
           Prefix prefix);  // prefix.cpp
@@ -160,6 +162,8 @@ void reduce_scatter_ring(Builder& b, const RankList& s, const std::vector<std::u
 /// `under_way_max`: the most elements that a rank sends before it waits until the first of them, and of those that
 /// arrive meanwhile, are complete.
 void all_to_all_pairwise(Builder& b, const RankList& s, const Request& request, std::uint64_t under_way_max);
+/// A gather_v or scatter_v: a message between the root and each rank.
+void rooted_exchange(Builder& b, const RankList& s, const Request& request);
 /// All blocks have `largest_count` elements.
 void all_to_all_bruck(Builder& b, const RankList& s, const Request& request);
 void barrier_dissemination(Builder& b, const RankList& s);

@@ -23,6 +23,16 @@ void combine_all(Builder& b, const RankList& s, Chunk target, Chunk own, const s
     b.combine(target, sources, finish);
 }
 
+// The blocks of an exchange.
+Chunk block_to(const Request& q, int peer) {
+    const auto k = static_cast<std::size_t>(peer);
+    return {Buffer::input, q.send_offsets[k], q.send_counts[k]};
+}
+Chunk block_from(const Request& q, int peer) {
+    const auto k = static_cast<std::size_t>(peer);
+    return {Buffer::output, q.receive_offsets[k], q.receive_counts[k]};
+}
+
 int real_log2(int n) {
     TUTTI_ASSERT(n >= 1);
     int log = 0;
@@ -268,14 +278,8 @@ void all_to_all_pairwise(Builder& b, const RankList& s, const Request& q, std::u
                  q.receive_counts.size() == static_cast<std::size_t>(n));
     TUTTI_ASSERT(q.send_offsets.size() == static_cast<std::size_t>(n) &&
                  q.receive_offsets.size() == static_cast<std::size_t>(n));
-    const auto out = [&](int i) {
-        const auto k = static_cast<std::size_t>(i);
-        return Chunk{Buffer::input, q.send_offsets[k], q.send_counts[k]};
-    };
-    const auto in = [&](int i) {
-        const auto k = static_cast<std::size_t>(i);
-        return Chunk{Buffer::output, q.receive_offsets[k], q.receive_counts[k]};
-    };
+    const auto out = [&](int i) { return block_to(q, i); };
+    const auto in = [&](int i) { return block_from(q, i); };
     b.copy(in(s.me), out(s.me));
     TUTTI_ASSERT(q.send_counts[static_cast<std::size_t>(s.me)] == q.receive_counts[static_cast<std::size_t>(s.me)]);
     struct Pair {
@@ -297,6 +301,19 @@ void all_to_all_pairwise(Builder& b, const RankList& s, const Request& q, std::u
         pairs.push_back(pair);
         TUTTI_ASSERT(pairs.size() == static_cast<std::size_t>(i) + 1);
     }
+}
+
+// Empty blocks, as all between two other ranks, and those that the root sends in a gather_v, take no step.
+void rooted_exchange(Builder& b, const RankList& s, const Request& q) {
+    TUTTI_ASSERT(q.root >= 0 && q.root < s.size());
+    TUTTI_ASSERT(q.send_counts.size() == static_cast<std::size_t>(s.size()) &&
+                 q.receive_counts.size() == q.send_counts.size());
+    for (int peer = 0; peer < s.size(); ++peer) {
+        if (peer == s.me || (peer != q.root && s.me != q.root)) continue;
+        b.receive(s.rank(peer), block_from(q, peer));
+        b.send(s.rank(peer), block_to(q, peer));
+    }
+    if (s.me == q.root) b.copy(block_from(q, s.me), block_to(q, s.me));  // while the others read theirs
 }
 
 // Blocks of equal size in few messages, each of several blocks (Bruck et al., 1997). A block is known by its distance:

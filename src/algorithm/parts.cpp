@@ -23,15 +23,7 @@ Request request_of(const schedule::Part& part) {
     TUTTI_ASSERT(part.me >= 0 && part.me < part.ranks && part.root >= 0 && part.root < part.ranks);
     Request request{
         .collective = part.collective, .rank = part.me, .root = part.root, .count = part.count, .counts = part.counts};
-    if (part.collective == Collective::all_to_all) {
-        request.even = true;
-        request.largest_count = part.count;
-        request.send_counts.assign(static_cast<std::size_t>(part.ranks), part.count);
-        request.receive_counts = request.send_counts;
-        for (int rank = 0; rank < part.ranks; ++rank)
-            request.send_offsets.push_back(static_cast<std::uint64_t>(rank) * part.count);
-        request.receive_offsets = request.send_offsets;
-    }
+    if (traits_of(part.collective).exchanges()) set_even_blocks(request, part.ranks, part.count);
     return request;
 }
 

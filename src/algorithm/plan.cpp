@@ -183,7 +183,7 @@ std::vector<SlotSizes> slot_sizes(const Layout& layout, Collective collective,
     const auto serves = [&](const auto& user) { return user->is_for(collective, layout.size()); };
     if (named != in_slots && std::ranges::any_of(layout.tuning.schedules, serves)) return {};
     Request request{.collective = collective, .even = true, .algorithm = named};
-    const bool has_counts = collective != Collective::all_to_all && collective != Collective::barrier;
+    const bool has_counts = !traits_of(collective).exchanges() && collective != Collective::barrier;
     const std::uint64_t most = schedule::longest_in_slot(collective, layout.size());
     // Sizes at which the choice may change: behind the limit of some rule, or by cost.
     std::vector<std::uint64_t> begins{0};

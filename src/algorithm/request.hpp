@@ -3,6 +3,7 @@
 
 #include "algorithm/quantized.hpp"
 #include "algorithm/tuning.hpp"
+#include "core/assert.hpp"
 #include "schedule/schedule.hpp"
 
 #include <tutti/dtype.hpp>
@@ -36,18 +37,18 @@ struct Layout {
 struct Request {
     Collective collective = Collective::barrier;
     Rank rank = 0;
-    Rank root = 0;  ///< broadcast, reduce, gather, scatter
+    Rank root = 0;  ///< of a collective with a root
     std::uint64_t element_bytes = 1;
     std::optional<DType> dtype{};  ///< if known: a user's schedule may be for one type only
     std::uint64_t count = 0;       ///< elements of whole buffers (CollectiveTraits::Extent)
     /// Elements of each rank's block; the list is equal on all ranks. The blocks are adjacent, in rank order, in the
     /// buffer that holds them all.
     std::vector<std::uint64_t> counts;
-    /// all_to_all: the blocks to and from each rank; they may lie anywhere (offsets) in input and output.
+    /// Exchanges: the blocks to and from each rank; they may lie anywhere (offsets) in input and output.
     std::vector<std::uint64_t> send_counts, send_offsets, receive_counts, receive_offsets;
-    /// all_to_all: elements of the largest block that any rank sends, if all ranks know it.
+    /// Exchanges: elements of the largest block that any rank sends, if all ranks know it.
     std::optional<std::uint64_t> largest_count;
-    bool even = false;             ///< all_to_all: all ranks know that every block has `largest_count` elements
+    bool even = false;             ///< exchanges: all ranks know that every block has `largest_count` elements
     bool in_place = false;         ///< all_reduce, reduce on the root: `output` holds the input
     bool single_rounding = false;  ///< combine each element in one step (low-precision types need it)
     bool rank_order = false;       ///< combine strictly in the order of ranks 0, 1, … (layout_invariant)
@@ -64,6 +65,25 @@ struct Request {
 };
 // Buffers: broadcast uses `output` on every rank. reduce, gather: `output` only on the root (reduce leaves the
 // others' input unchanged). scatter: `input` only on the root. barrier: none.
+
+/// Gives an exchange blocks of `count` elements, as all ranks know, one after the other.
+inline void set_even_blocks(Request& q, int ranks, std::uint64_t count) {
+    const CollectiveTraits& traits = traits_of(q.collective);
+    TUTTI_ASSERT(traits.exchanges() && q.rank >= 0 && q.rank < ranks);
+    for (auto* const numbers : {&q.send_counts, &q.send_offsets, &q.receive_counts, &q.receive_offsets})
+        numbers->clear();
+    q.largest_count = count;
+    q.even = true;
+    std::uint64_t sent = 0, received = 0;
+    for (Rank peer = 0; peer < ranks; ++peer) {
+        q.send_offsets.push_back(sent);
+        q.receive_offsets.push_back(received);
+        q.send_counts.push_back(traits.exchanges_between(q.rank, peer, q.root) ? count : 0);
+        q.receive_counts.push_back(traits.exchanges_between(peer, q.rank, q.root) ? count : 0);
+        sent += q.send_counts.back();
+        received += q.receive_counts.back();
+    }
+}
 
 /// Whether a value of Request::algorithm excludes an algorithm: "^ring".
 inline bool is_exclusion(std::string_view name) {

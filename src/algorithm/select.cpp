@@ -64,7 +64,7 @@ Request request_of(Collective collective, std::uint64_t bytes, int ranks) {
     TUTTI_ASSERT(ranks >= 1);
     Request request{.collective = collective, .count = bytes};
     request.counts.assign(static_cast<std::size_t>(ranks), bytes);
-    if (collective == Collective::all_to_all) {
+    if (traits_of(collective).exchanges()) {
         request.largest_count = bytes;
         request.even = true;
     }

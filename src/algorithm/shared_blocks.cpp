@@ -147,4 +147,31 @@ void all_to_all_even(Builder& b, const RankList& s, const Request& request) {
     b.use_rounds(1);
 }
 
+// A gather_v, in which each rank publishes its block for the root, or a scatter_v, in which the root publishes all.
+void rooted_exchange_even(Builder& b, const RankList& s, const Request& request) {
+    TUTTI_ASSERT(request.send_offsets.size() == static_cast<std::size_t>(s.size()) &&
+                 request.largest_count.has_value());
+    const std::uint64_t count = request.largest_count.value_or(0);
+    const auto block = [&](Buffer buffer, const auto& offsets, int i) {
+        return Chunk{buffer, offsets[static_cast<std::size_t>(i)], count};
+    };
+    const bool gathers = request.collective == Collective::gather_v, is_root = s.me == request.root;
+    std::vector<Chunk> others;
+    for (int i = 0; i < s.size(); ++i) {
+        if (i != s.me && (gathers ? i == request.root : is_root))
+            others.push_back(block(Buffer::input, request.send_offsets, i));
+    }
+    const std::uint32_t round = b.next_round();
+    if (!others.empty()) b.publish(round, others);
+    if (is_root)
+        b.copy(block(Buffer::output, request.receive_offsets, s.me), block(Buffer::input, request.send_offsets, s.me));
+    for (int i = 0; i < s.size(); ++i) {
+        if (i == s.me || !(gathers ? is_root : i == request.root)) continue;
+        const auto before = gathers ? std::uint64_t{0} : static_cast<std::uint64_t>(s.me - (i < s.me ? 1 : 0));
+        b.read(s.rank(i), round, before * count, block(Buffer::output, request.receive_offsets, i));
+    }
+    b.release(round + 1);
+    b.use_rounds(1);
+}
+
 }  // namespace tutti::algorithm::shared

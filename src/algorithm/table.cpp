@@ -93,7 +93,7 @@ void shared_scatter(Builder& b, const Context& c) {
 bool fits_slot(const Context& c) {
     const Request& q = c.request;
     if (!c.shares() || q.scheduled) return false;
-    if (q.collective == Collective::all_to_all && !(q.even && q.largest_count)) return false;
+    if (traits_of(q.collective).exchanges() && !(q.even && q.largest_count)) return false;
     if (std::ranges::adjacent_find(q.counts, std::ranges::not_equal_to{}) != q.counts.end()) return false;
     return decisive_count(q) * q.element_bytes <= schedule::longest_in_slot(q.collective, c.layout.size());
 }
@@ -118,6 +118,14 @@ void shared_barrier(Builder& b, const Context& c) {
 void even_all_to_all(Builder& b, const Context& c) {
     shared::all_to_all_even(b, c.all, c.request);
 }
+void even_rooted_exchange(Builder& b, const Context& c) {
+    shared::rooted_exchange_even(b, c.all, c.request);
+}
+void rooted_exchange(Builder& b, const Context& c) {
+    messages::rooted_exchange(b, c.all, c.request);
+}
+constexpr std::string_view why_rooted_exchange =
+    "only the root knows all lengths, so no other rank could pass blocks on";
 constexpr std::string_view why_slots =
     "one host, and a rank's part fits into its slot: each writes its own, and reads the others'";
 
@@ -334,6 +342,12 @@ const Algorithm table[] = {
      },
      any_size, any_ranks,
      "every block goes straight to its rank, each rank starting with another"},
+
+    {in_slots, Collective::gather_v, true, true, fits_slot, through_slots<even_rooted_exchange>, any_size, any_ranks, why_slots},
+    {"direct", Collective::gather_v, true, true, always, rooted_exchange, any_size, any_ranks, why_rooted_exchange},
+
+    {in_slots, Collective::scatter_v, true, true, fits_slot, through_slots<even_rooted_exchange>, any_size, any_ranks, why_slots},
+    {"direct", Collective::scatter_v, true, true, always, rooted_exchange, any_size, any_ranks, why_rooted_exchange},
 
     {in_slots, Collective::barrier, true, true, fits_slot, through_slots<shared_barrier>, any_size, any_ranks, why_slots},
     {"shared", Collective::barrier, true, true, shares, shared_barrier, any_size, any_ranks, "shared memory: everyone sees everyone arrive"},

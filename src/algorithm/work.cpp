@@ -209,6 +209,28 @@ struct Formula {
     Workload (*work)(const Shape&);
 };
 
+Workload gather_shared(const Shape& s) {
+    Workload work = staged(s.bytes, s.slot, 1, (2 * s.n - 1) * s.bytes, s.n * s.bytes, (s.n - 1) * s.bytes);
+    work.one_way = true;
+    return work;
+}
+Workload gather_direct(const Shape& s) {
+    return with_own_block(s, rooted(1, s.n - 1, (s.n - 1) * s.bytes, s.n - 1, (s.n - 1) * s.bytes, false));
+}
+Workload scatter_shared(const Shape& s) {
+    const double tile = s.slot / std::max(1.0, s.n - 1);
+    Workload work = staged(s.bytes, tile, 1, (2 * s.n - 1) * s.bytes, s.n * s.bytes, s.bytes);
+    work.one_way = true;
+    // The root runs ahead until its slots are full; then all others have to come.
+    work.meetings = std::ceil(s.bytes / tile) / s.slots;
+    return work;
+}
+Workload scatter_direct(const Shape& s) {
+    Workload work = with_own_block(s, rooted(1, s.n - 1, (s.n - 1) * s.bytes, s.n - 1, (s.n - 1) * s.bytes, true));
+    work.sends_first = true;
+    return counting_on_huge_pages(work);
+}
+
 const Formula formulas[] = {
     {Collective::all_reduce, "one_shot",
      [](const Shape& s) {
@@ -329,43 +351,22 @@ const Formula formulas[] = {
     {Collective::all_gather, "ring",
      [](const Shape& s) { return passed_on(s, alike(s, s.n - 1, s.n - 1, (s.n - 1) * s.bytes)); }},
 
-    {Collective::gather, "shared",
-     [](const Shape& s) {
-         Workload work = staged(s.bytes, s.slot, 1, (2 * s.n - 1) * s.bytes, s.n * s.bytes, (s.n - 1) * s.bytes);
-         work.one_way = true;
-         return work;
-     }},
+    {Collective::gather, "shared", gather_shared},
     {Collective::gather, "single_copy", gather_split},
     {Collective::gather, "binomial",
      [](const Shape& s) {
          const double passed_on = s.levels * s.n / 2 * s.bytes;
          return with_own_block(s, rooted(s.levels, s.n - 1, passed_on, s.levels, (s.n - 1) * s.bytes, false));
      }},
-    {Collective::gather, "direct",
-     [](const Shape& s) {
-         return with_own_block(s, rooted(1, s.n - 1, (s.n - 1) * s.bytes, s.n - 1, (s.n - 1) * s.bytes, false));
-     }},
+    {Collective::gather, "direct", gather_direct},
 
-    {Collective::scatter, "shared",
-     [](const Shape& s) {
-         const double tile = s.slot / std::max(1.0, s.n - 1);
-         Workload work = staged(s.bytes, tile, 1, (2 * s.n - 1) * s.bytes, s.n * s.bytes, s.bytes);
-         work.one_way = true;
-         // The root runs ahead until its slots are full; then all others have to come.
-         work.meetings = std::ceil(s.bytes / tile) / s.slots;
-         return work;
-     }},
+    {Collective::scatter, "shared", scatter_shared},
     {Collective::scatter, "binomial",
      [](const Shape& s) {
          const double passed_on = s.levels * s.n / 2 * s.bytes;
          return with_own_block(s, rooted(s.levels, s.n - 1, passed_on, s.levels, (s.n - 1) * s.bytes, true));
      }},
-    {Collective::scatter, "direct",
-     [](const Shape& s) {
-         Workload work = with_own_block(s, rooted(1, s.n - 1, (s.n - 1) * s.bytes, s.n - 1, (s.n - 1) * s.bytes, true));
-         work.sends_first = true;
-         return counting_on_huge_pages(work);
-     }},
+    {Collective::scatter, "direct", scatter_direct},
 
     {Collective::reduce_scatter, "shared",
      [](const Shape& s) {
@@ -406,6 +407,10 @@ const Formula formulas[] = {
          return work;
      }},
     {Collective::all_to_all, "pairwise", [](const Shape& s) { return alike(s, 1, s.n - 1, (s.n - 1) * s.bytes); }},
+    {Collective::gather_v, in_slots, gather_shared},
+    {Collective::gather_v, "direct", gather_direct},
+    {Collective::scatter_v, in_slots, scatter_shared},
+    {Collective::scatter_v, "direct", scatter_direct},
     {Collective::barrier, "shared", [](const Shape&) { return Workload{.signals = 1}; }},
     {Collective::barrier, "dissemination", [](const Shape& s) { return alike(s, s.levels, s.levels, 0); }},
 
@@ -426,7 +431,7 @@ std::optional<Workload> work_of(const Layout& layout, Collective collective, std
                                 std::uint64_t bytes, std::uint64_t tile_bytes) {
     TUTTI_ASSERT(layout.size() >= 1);
     // A call in slots does the work of one round of the staging area.
-    if (algorithm == in_slots && collective != Collective::all_to_all)
+    if (algorithm == in_slots && !traits_of(collective).exchanges())
         algorithm = collective == Collective::all_reduce || collective == Collective::reduce ? "one_shot" : "shared";
     const auto found = std::ranges::find_if(
         formulas, [&](const Formula& f) { return f.collective == collective && f.algorithm == algorithm; });
@@ -445,7 +450,8 @@ std::optional<Workload> work_of(const Layout& layout, Collective collective, std
     work.held += shape.bytes;
     TUTTI_ASSERT(work.held >= shape.bytes);
     // Values to combine go to a piece of scratch first. It matters where the pages come from.
-    const bool all_blocks = collective == Collective::scatter || collective == Collective::all_to_all;
+    const bool all_blocks = collective == Collective::scatter || collective == Collective::scatter_v ||
+                            collective == Collective::all_to_all;
     work.buffer = traits_of(collective).combines ? 0 : all_blocks ? shape.n * shape.bytes : shape.bytes;
     return work;
 }

@@ -15,14 +15,15 @@ namespace {
 using Numbers = std::vector<std::int64_t>;
 using NumbersByRank = std::span<const std::uint64_t>;
 
-// ---- all_to_all_v
+// ---- Blocks anywhere
 
-/// One side of an all_to_all_v: the blocks sent from the input, or those received into the output.
+/// The blocks on one side of a call: those sent from the input, or those received into the output.
 struct Side {
     const char* operation;
     const char* way;  ///< "for" or "from" a rank
-    const BlockNames& names;
+    BlockNames names;
     std::uint64_t elements;
+    const char* unit = "elements";
 };
 
 /// The numbers as they are, none of them negative.
@@ -61,8 +62,8 @@ void check_places(const Side& side, const Blocks& blocks) {
         const std::uint64_t begin = blocks.offsets.empty() ? end : blocks.offsets[i];
         if (count > side.elements || begin > side.elements - count) {
             throw InvalidArgument(fmt::format(
-                "{}: the block {} rank {} ({} elements at {} {}) leaves {}: expected blocks within its {} elements",
-                side.operation, side.way, i, count, side.names.offsets, begin, side.names.tensor, side.elements));
+                "{}: the block {} rank {} ({} {} at {} {}) leaves {}: expected blocks within its {} {}", side.operation,
+                side.way, i, count, side.unit, side.names.offsets, begin, side.names.tensor, side.elements, side.unit));
         }
         end = begin + count;
     }
@@ -183,6 +184,35 @@ void check_own_block(const char* operation, std::uint64_t sent, std::uint64_t ex
     if (sent == expected) return;
     throw InvalidArgument(
         fmt::format("{}: this rank sends {} elements to itself and expects {}", operation, sent, expected));
+}
+
+Blocks gathered_blocks(int ranks, std::uint64_t length, const GatherVOptions& o, RankNumbers& room) {
+    const Side side{"gather_v", "from", {"receive_counts", "receive_offsets", "output"}, length};
+    const Blocks blocks = blocks_of(side, o.receive_counts, o.receive_offsets, static_cast<std::size_t>(ranks), room);
+    check_disjoint(side, blocks);
+    return blocks;
+}
+
+Blocks scattered_blocks(int ranks, std::uint64_t length, const ScatterVOptions& o, RankNumbers& room) {
+    const Side side{"scatter_v", "for", {"send_counts", "send_offsets", "input"}, length};
+    return blocks_of(side, o.send_counts, o.send_offsets, static_cast<std::size_t>(ranks), room);
+}
+
+Blocks displaced_rows(const char* operation, const AllGatherVOptions& o, const ConstTensorView& view, int ranks,
+                      const DisplacedRooms& rooms) {
+    if (o.output_split_sizes.empty()) {
+        throw InvalidArgument(
+            fmt::format("{}: output_offsets is given, and no output_split_sizes: expected both", operation));
+    }
+    const auto rows = static_cast<std::uint64_t>(rows_of(view)), n = static_cast<std::uint64_t>(ranks);
+    const Side side{operation, "from", {"output_split_sizes", "output_offsets", "output"}, rows, "rows"};
+    const Blocks of_rows = blocks_of(side, o.output_split_sizes, o.output_offsets, n, rooms.receive);
+    check_disjoint(side, of_rows);
+    const std::uint64_t row = rows == 0 ? 1 : count_of(view) / rows;
+    const std::span<std::uint64_t> counts = rooms.receive.take(n), offsets = rooms.send.take(n);
+    std::ranges::transform(of_rows.counts, counts.begin(), [&](std::uint64_t count) { return count * row; });
+    for (std::size_t i = 0; i < n; ++i) offsets[i] = counts[i] == 0 ? 0 : of_rows.offsets[i] * row;
+    return {counts, offsets};
 }
 
 DisplacedBlocks displaced_blocks(int rank, int ranks, const DisplacedLengths& lengths, const AllToAllVOptions& options,

@@ -82,6 +82,13 @@ struct DisplacedRooms {
 struct DisplacedLengths {
     std::uint64_t input = 0, output = 0;
 };
+/// Checks and converts the blocks that the root of a gather_v or scatter_v gives; its output or input has `length`
+/// elements. Throws InvalidArgument if a block exceeds it, or two blocks of a gather_v overlap.
+Blocks gathered_blocks(int ranks, std::uint64_t length, const GatherVOptions& options, RankNumbers& room);
+Blocks scattered_blocks(int ranks, std::uint64_t length, const ScatterVOptions& options, RankNumbers& room);
+/// The same for the blocks of an all_gather_v with offsets, in elements; the options have rows of `output`.
+Blocks displaced_rows(const char* operation, const AllGatherVOptions& options, const ConstTensorView& output, int ranks,
+                      const DisplacedRooms& rooms);
 /// Checks and converts the blocks of an all_to_all_v, which may lie anywhere in the tensors. Throws InvalidArgument if
 /// a block exceeds its tensor, two blocks of the output overlap, or the blocks that this rank sends itself and expects
 /// from itself differ in size.

@@ -48,11 +48,12 @@ void set_fingerprint_of_blocks(Call& call, ReduceOp::Kind op = ReduceOp::Kind::s
     TUTTI_ASSERT(call.counts.empty() || call.counts.size() == static_cast<std::size_t>(call.group->size()));
     call.fingerprint = Fingerprint::pack(static_cast<int>(call.collective), call.dtype, op, -1, call.counts);
 }
-// An all_to_all's blocks are each pair's own.
+// An exchange's blocks are each pair's own.
 void set_fingerprint_of_exchange(Call& call) {
-    TUTTI_ASSERT(call.collective == Collective::all_to_all);
-    call.fingerprint =
-        Fingerprint::pack(static_cast<int>(call.collective), call.dtype, ReduceOp::Kind::sum, -1, std::uint64_t{0});
+    const CollectiveTraits& traits = traits_of(call.collective);
+    TUTTI_ASSERT(traits.exchanges());
+    call.fingerprint = Fingerprint::pack(static_cast<int>(call.collective), call.dtype, ReduceOp::Kind::sum,
+                                         traits.is_rooted() ? call.root : -1, std::uint64_t{0});
 }
 
 // ---- Where the values are
@@ -119,6 +120,21 @@ void refer(Call& call, const TensorList& targets) {
 /// The place of a rank's own block in the whole, where one side has the blocks of all ranks.
 enum class OwnBlock { nowhere, in_source, in_target };
 
+std::size_t place_of_own(const Call& call, OwnBlock own) {
+    const int rank = call.group->rank();
+    if (!traits_of(call.collective).exchanges()) return static_cast<std::size_t>(rank) * call.block_bytes;
+    std::size_t place = 0;
+    int peer = 0;
+    const auto look = [&](const engine::Stretch& part) {
+        if (peer++ == rank) place = part.at;
+    };
+    if (own == OwnBlock::in_source)
+        call.for_each_input_part(rank, call.group->size(), look);
+    else
+        call.for_each_output_part(rank, call.group->size(), look);
+    return place;
+}
+
 /// Input and output may touch only where the rank's own block is in its place already.
 template <class Source, class Target>
 void set_memory(Call& call, const Source& source, const Target& target, OwnBlock own = OwnBlock::nowhere) {
@@ -131,7 +147,7 @@ void set_memory(Call& call, const Source& source, const Target& target, OwnBlock
     call.output = to.begin;
     if (!from.in_one_piece || !to.in_one_piece || call.scaling != nullptr || !call.counts.empty()) return;
     TUTTI_ASSERT(own == OwnBlock::nowhere || call.block_bytes != engine::CollectiveCall::different);
-    const std::size_t before = static_cast<std::size_t>(call.group->rank()) * call.block_bytes;
+    const std::size_t before = own == OwnBlock::nowhere ? 0 : place_of_own(call, own);
     const bool in_place = (own == OwnBlock::in_source && to.begin == from.begin + before) ||
                           (own == OwnBlock::in_target && from.begin == to.begin + before);
     call.direct = in_place || are_apart(from, to);
@@ -145,6 +161,14 @@ std::span<const std::uint64_t> counts_of(const List& list, RankNumbers& room) {
     const std::span<std::uint64_t> counts = room.take(list.size());
     TUTTI_ASSERT(counts.size() == list.size());
     std::ranges::transform(list, counts.begin(), [](const ConstTensorView& view) { return count_of(view); });
+    return counts;
+}
+
+/// The blocks of a rank that has one for, or from, the root alone.
+std::span<const std::uint64_t> only(int root, std::uint64_t count, int ranks, RankNumbers& room) {
+    const std::span<std::uint64_t> counts = room.take(static_cast<std::size_t>(ranks));
+    std::ranges::fill(counts, std::uint64_t{0});
+    counts[static_cast<std::size_t>(root)] = count;
     return counts;
 }
 
@@ -258,16 +282,21 @@ void all_gather_into_tensor(Call& call, const TensorView& output, const ConstTen
     set_fingerprint(call);
 }
 
-void all_gather_into_tensor_uneven(Call& call, const TensorView& output, const ConstTensorView& input,
-                                   const AllGatherUnevenOptions& o) {
-    begin(call, "all_gather_into_tensor_uneven", Collective::all_gather, o);
+void all_gather_v(Call& call, const TensorView& output, const ConstTensorView& input, const AllGatherVOptions& o) {
+    begin(call, "all_gather_v", Collective::all_gather, o);
     set_type(call, "input", input);
     check_dtype(call.name, "output", output, call.dtype, *call.group);
-    const auto counts =
-        split_counts(call.name, "output", o.output_split_sizes, output, call.group->size(), call.receive_room);
-    check_count(call.name, "input", input, counts[static_cast<std::size_t>(call.group->rank())]);
-    call.set_counts(counts);
+    const int ranks = call.group->size();
+    Blocks blocks;
+    if (o.output_offsets.empty())
+        blocks.counts = split_counts(call.name, "output", o.output_split_sizes, output, ranks, call.receive_room);
+    else
+        blocks = displaced_rows(call.name, o, output, ranks, {call.send_room, call.receive_room});
+    check_count(call.name, "input", input, blocks.counts[static_cast<std::size_t>(call.group->rank())]);
+    call.set_counts(blocks.counts);
     set_memory(call, input, output, OwnBlock::in_target);
+    call.receive_offsets = blocks.offsets;
+    if (!blocks.offsets.empty()) call.direct = false;  // its result moves there from a temporary
     TUTTI_ASSERT(call.counts.empty() || call.counts.size() == static_cast<std::size_t>(call.group->size()));
     set_fingerprint_of_blocks(call);
 }
@@ -302,6 +331,44 @@ void scatter(Call& call, const TensorView& tensor, const ConstTensorList& inputs
     set_fingerprint(call, ReduceOp::Kind::sum, call.root);
 }
 
+void gather_v(Call& call, const ConstTensorView& input, const TensorView& output, const GatherVOptions& o) {
+    begin(call, "gather_v", Collective::gather_v, o);
+    set_type(call, "input", input);
+    call.root = root_of(call.name, "dst", o.dst, o.group_dst, *call.group, 0);
+    const auto sent = only(call.root, count_of(input), call.group->size(), call.send_room);
+    if (is_root(call)) {
+        check_dtype(call.name, "output", output, call.dtype, *call.group);
+        const Blocks blocks = gathered_blocks(call.group->size(), count_of(output), o, call.receive_room);
+        check_count(call.name, "input", input, blocks.counts[static_cast<std::size_t>(call.root)]);
+        call.set_blocks(sent, blocks.counts);
+        call.receive_offsets = blocks.offsets;
+        set_memory(call, input, output, OwnBlock::in_target);
+    } else {
+        call.set_blocks(sent, only(call.root, 0, call.group->size(), call.receive_room));
+        set_source(call, input);
+    }
+    set_fingerprint_of_exchange(call);
+}
+
+void scatter_v(Call& call, const TensorView& output, const ConstTensorView& input, const ScatterVOptions& o) {
+    begin(call, "scatter_v", Collective::scatter_v, o);
+    set_type(call, "output", output);
+    call.root = root_of(call.name, "src", o.src, o.group_src, *call.group, 0);
+    const auto received = only(call.root, count_of(output), call.group->size(), call.receive_room);
+    if (is_root(call)) {
+        check_dtype(call.name, "input", input, call.dtype, *call.group);
+        const Blocks blocks = scattered_blocks(call.group->size(), count_of(input), o, call.send_room);
+        check_count(call.name, "output", output, blocks.counts[static_cast<std::size_t>(call.root)]);
+        call.set_blocks(blocks.counts, received);
+        call.send_offsets = blocks.offsets;
+        set_memory(call, input, output, OwnBlock::in_source);
+    } else {
+        call.set_blocks(only(call.root, 0, call.group->size(), call.send_room), received);
+        set_target(call, output);
+    }
+    set_fingerprint_of_exchange(call);
+}
+
 void reduce_scatter(Call& call, const TensorView& output, const ConstTensorList& inputs,
                     const ReduceScatterOptions& o) {
     begin(call, "reduce_scatter", Collective::reduce_scatter, o);
@@ -328,9 +395,9 @@ void reduce_scatter_tensor(Call& call, const TensorView& output, const ConstTens
     set_fingerprint(call, o.op.kind());
 }
 
-void reduce_scatter_tensor_uneven(Call& call, const TensorView& output, const ConstTensorView& input,
-                                  const ReduceScatterUnevenOptions& o) {
-    begin(call, "reduce_scatter_tensor_uneven", Collective::reduce_scatter, o);
+void reduce_scatter_v(Call& call, const TensorView& output, const ConstTensorView& input,
+                      const ReduceScatterVOptions& o) {
+    begin(call, "reduce_scatter_v", Collective::reduce_scatter, o);
     set_type(call, "output", output);
     check_dtype(call.name, "input", input, call.dtype, *call.group);
     const auto counts =

@@ -43,7 +43,7 @@ struct Call : engine::CollectiveCall {
     std::optional<Device> device{};     ///< barrier: the device that runs it, if given
     /// All buffers are contiguous host memory, and input and output are in place or disjoint: the call needs no copies.
     bool direct = false;
-    RankNumbers send_room, receive_room;  // memory for `counts` and for the blocks of an all_to_all
+    RankNumbers send_room, receive_room;  // memory for counts and offsets
 };
 
 /// The type of describe::NAME, from the type of plan::NAME.

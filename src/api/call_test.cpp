@@ -47,8 +47,8 @@ TEST_F(CallOfTwo, forms_of_one_collective_are_the_same_call) {
     const TensorList list{part(large_, 0, 4), part(large_, 4, 4)};
     const auto whole = made<describe::all_gather_into_tensor>(all, own, CollectiveOptions{.group = group()});
     const auto listed = made<describe::all_gather>(list, own, CollectiveOptions{.group = group()});
-    const auto sized = made<describe::all_gather_into_tensor_uneven>(
-        all, own, AllGatherUnevenOptions{.output_split_sizes = {4, 4}, .group = group()});
+    const auto sized =
+        made<describe::all_gather_v>(all, own, AllGatherVOptions{.output_split_sizes = {4, 4}, .group = group()});
     for (const Call* call : {whole.get(), listed.get(), sized.get()}) {
         EXPECT_TRUE(call->direct) << call->name;
         EXPECT_EQ(call->fingerprint, whole->fingerprint) << call->name;
@@ -62,8 +62,8 @@ TEST_F(CallOfTwo, forms_of_one_collective_are_the_same_call) {
 
 TEST_F(CallOfTwo, blocks_of_different_lengths_have_counts_and_no_length) {
     const TensorView all = large_, own = part(small_, 0, 3);
-    const auto sized = made<describe::all_gather_into_tensor_uneven>(
-        all, own, AllGatherUnevenOptions{.output_split_sizes = {5, 3}, .group = group()});
+    const auto sized =
+        made<describe::all_gather_v>(all, own, AllGatherVOptions{.output_split_sizes = {5, 3}, .group = group()});
     const TensorList list{part(large_, 0, 5), part(large_, 5, 3)};
     const auto listed = made<describe::all_gather>(list, own, CollectiveOptions{.group = group()});
     for (const Call* call : {sized.get(), listed.get()}) {

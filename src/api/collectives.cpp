@@ -74,14 +74,13 @@ void run_blocking(const char*, const Arguments&... arguments) {
 }
 template <auto fill_in>
 void run_blocking(const char* name, const TensorView& output, const ConstTensorView& input,
-                  const AllGatherUnevenOptions& options) {
-    run_with_sizes_of_all<fill_in>(name, &AllGatherUnevenOptions::output_split_sizes, input, output, input, options);
+                  const AllGatherVOptions& options) {
+    run_with_sizes_of_all<fill_in>(name, &AllGatherVOptions::output_split_sizes, input, output, input, options);
 }
 template <auto fill_in>
 void run_blocking(const char* name, const TensorView& output, const ConstTensorView& input,
-                  const ReduceScatterUnevenOptions& options) {
-    run_with_sizes_of_all<fill_in>(name, &ReduceScatterUnevenOptions::input_split_sizes, output, output, input,
-                                   options);
+                  const ReduceScatterVOptions& options) {
+    run_with_sizes_of_all<fill_in>(name, &ReduceScatterVOptions::input_split_sizes, output, output, input, options);
 }
 
 }  // namespace

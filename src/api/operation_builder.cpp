@@ -107,6 +107,7 @@ class OperationBuilder {
     std::byte* unpacked(const TensorView& view, bool load) {
         note_device(view);
         operation_->outputs.push_back(view);
+        if (is_displaced()) return unpacked_blocks(view);
         if (view.contiguous()) return static_cast<std::byte*>(view.data());
         if (leaves_gaps(view)) return unpacked_blocks(view);
         Tensor whole = empty(view.dtype(), view.shape());
@@ -114,26 +115,39 @@ class OperationBuilder {
         at_end([whole, view] { copy(view, whole); });
         return keep(whole);
     }
-    // Whether blocks of an all_to_all, which do not overlap, leave some elements untouched.
+    // Whether blocks of an exchange, which do not overlap, leave some elements untouched.
     bool leaves_gaps(const TensorView& view) const {
-        if (call_.collective != Collective::all_to_all) return false;
+        if (!traits_of(call_.collective).exchanges()) return false;
         std::uint64_t left = view.byte_count();
         for (int peer = 0; peer < group_.size(); ++peer) left -= call_.received_from(peer);
         TUTTI_ASSERT(left <= view.byte_count());
         return left > 0;
     }
+    // Whether blocks that adjoin in what the ranks exchange have other places in the output.
+    bool is_displaced() const { return call_.collective == Collective::all_gather && !call_.receive_offsets.empty(); }
     // The same where only some elements are results: the others keep the values that they have by then.
     std::byte* unpacked_blocks(const TensorView& view) {
-        TUTTI_ASSERT(!view.contiguous());
-        const Tensor whole = empty(view.dtype(), view.shape()), results = empty(view.dtype(), view.shape());
-        at_end([whole, results, view, blocks = call_.output_parts(group_.rank(), group_.size())] {
-            copy(whole.view(), view);
-            for (const engine::Stretch& block : blocks) {
-                if (block.bytes == 0) continue;
-                std::memcpy(static_cast<std::byte*>(whole.raw_data()) + block.at,
-                            static_cast<const std::byte*>(results.raw_data()) + block.at, block.bytes);
+        TUTTI_ASSERT(!view.contiguous() || is_displaced());
+        if (is_on_device()) {
+            throw InvalidArgument(fmt::format("{}: output_offsets is given, and output is on {}: expected host memory",
+                                              operation_->name, to_string(view.device())));
+        }
+        Tensor whole;
+        if (!view.contiguous()) whole = empty(view.dtype(), view.shape());
+        const Tensor results = empty(view.dtype(), view.shape());
+        std::vector<std::uint64_t> places;  // by block, in bytes
+        const std::vector<engine::Stretch> blocks = call_.output_parts(group_.rank(), group_.size());
+        for (std::size_t i = 0; i < blocks.size(); ++i)
+            places.push_back(is_displaced() ? call_.receive_offsets[i] * size_of(call_.dtype) : blocks[i].at);
+        at_end([whole, results, view, blocks, places] {
+            auto* const to = static_cast<std::byte*>(view.contiguous() ? view.data() : whole.raw_data());
+            if (!view.contiguous()) copy(whole.view(), view);
+            for (std::size_t i = 0; i < blocks.size(); ++i) {
+                if (blocks[i].bytes == 0) continue;
+                std::memcpy(to + places[i], static_cast<const std::byte*>(results.raw_data()) + blocks[i].at,
+                            blocks[i].bytes);
             }
-            copy(view, whole);
+            if (!view.contiguous()) copy(view, whole);
         });
         return keep(results);
     }
@@ -247,12 +261,12 @@ class OperationBuilder {
         };
         const CollectiveTraits& traits = traits_of(call_.collective);
         const int rank = group_.rank(), ranks = group_.size();
-        if (traits.output == CollectiveTraits::Extent::all_blocks &&
-            input_ == output_ + place(call_.output_parts(rank, ranks)))
-            return;
-        if (traits.input == CollectiveTraits::Extent::all_blocks &&
-            output_ == input_ + place(call_.input_parts(rank, ranks)))
-            return;
+        const bool gathers =
+            traits.output == CollectiveTraits::Extent::all_blocks || call_.collective == Collective::gather_v;
+        const bool scatters =
+            traits.input == CollectiveTraits::Extent::all_blocks || call_.collective == Collective::scatter_v;
+        if (gathers && input_ == output_ + place(call_.output_parts(rank, ranks))) return;
+        if (scatters && output_ == input_ + place(call_.input_parts(rank, ranks))) return;
         throw InvalidArgument(fmt::format(
             "{}: input and output overlap on {}: expected them apart, or the own block in its place in the whole",
             operation_->name, to_string(operation_->device)));

@@ -28,6 +28,10 @@ Options here(const ProcessGroup& group, Options options, const char* name) {
     void ProcessGroup::name(TUTTI_PARAMETERS_##tensors(Options)) const {     \
         tutti::name(TUTTI_ARGUMENTS_##tensors(here(*this, options, #name))); \
     }
+#define TUTTI_FORMER_FUNCTION(former, name, tensors, Options)              \
+    void ProcessGroup::former(TUTTI_PARAMETERS_##tensors(Options)) const { \
+        name(TUTTI_ARGUMENTS_##tensors(options));                          \
+    }
 #include <tutti/collectives.def>
 #undef TUTTI_OR_NONE
 

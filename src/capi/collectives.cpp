@@ -49,10 +49,34 @@ std::vector<std::int64_t> by_rank(const Common& o, const std::int64_t* numbers) 
     if (numbers == nullptr) return {};
     return {numbers, numbers + get_world_size(o.group)};
 }
-AllGatherUnevenOptions gathering_options(const Common& o, const std::int64_t* output_splits) {
-    return {.output_split_sizes = by_rank(o, output_splits), .group = o.group, .timeout = o.timeout};
+AllGatherVOptions gathering_options(const Common& o, const std::int64_t* output_splits,
+                                    const std::int64_t* output_offsets) {
+    return {.output_split_sizes = by_rank(o, output_splits),
+            .output_offsets = by_rank(o, output_offsets),
+            .group = o.group,
+            .timeout = o.timeout};
 }
-ReduceScatterUnevenOptions scattering_options(const Common& o, int op, const std::int64_t* input_splits) {
+GatherVOptions to_root_options(const Common& o, const std::int64_t* counts, const std::int64_t* offsets, int dst) {
+    return {.receive_counts = by_rank(o, counts),
+            .receive_offsets = by_rank(o, offsets),
+            .dst = o.global(dst),
+            .group = o.group,
+            .group_dst = o.in_group(dst),
+            .timeout = o.timeout};
+}
+ScatterVOptions of_root_options(const Common& o, const std::int64_t* counts, const std::int64_t* offsets, int src) {
+    return {.send_counts = by_rank(o, counts),
+            .send_offsets = by_rank(o, offsets),
+            .src = o.global(src),
+            .group = o.group,
+            .group_src = o.in_group(src),
+            .timeout = o.timeout};
+}
+// NULL: an empty one.
+TensorView tensor_or_none(const char* function, const char* argument, const tutti_tensor* tensor) {
+    return tensor == nullptr ? TensorView() : tensor_of(function, argument, tensor);
+}
+ReduceScatterVOptions scattering_options(const Common& o, int op, const std::int64_t* input_splits) {
     return {.input_split_sizes = by_rank(o, input_splits), .op = o.op(op), .group = o.group, .timeout = o.timeout};
 }
 AllToAllSingleOptions splits_options(const Common& o, const std::int64_t* output_splits,
@@ -118,6 +142,12 @@ using namespace tutti::capi;
 #define PARAMETERS_TensorFromRoot PARAMETERS_TensorFromList
 #define TENSORS_TensorFromRoot TENSORS_TensorFromList
 
+#define PARAMETERS_TensorToRoot const tutti_tensor *input, const tutti_tensor *output,
+#define TENSORS_TensorToRoot tensor_of(o.function, "input", input), tensor_or_none(o.function, "output", output),
+
+#define PARAMETERS_TensorOfRoot PARAMETERS_TensorFromTensor
+#define TENSORS_TensorOfRoot tensor_of(o.function, "output", output), tensor_or_none(o.function, "input", input),
+
 #define PARAMETERS_ListFromTensor const tutti_tensor *outputs, size_t count, const tutti_tensor *input,
 #define TENSORS_ListFromTensor tensors_of(o.function, "outputs", outputs, count), tensor_of(o.function, "input", input),
 
@@ -150,11 +180,17 @@ using namespace tutti::capi;
 #define PARAMETERS_ScatterOptions int src,
 #define OPTIONS_ScatterOptions scatter_options(o, src)
 
-#define PARAMETERS_AllGatherUnevenOptions const int64_t *output_splits,
-#define OPTIONS_AllGatherUnevenOptions gathering_options(o, output_splits)
+#define PARAMETERS_AllGatherVOptions const int64_t *output_splits, const int64_t *output_offsets,
+#define OPTIONS_AllGatherVOptions gathering_options(o, output_splits, output_offsets)
 
-#define PARAMETERS_ReduceScatterUnevenOptions int op, const int64_t *input_splits,
-#define OPTIONS_ReduceScatterUnevenOptions scattering_options(o, op, input_splits)
+#define PARAMETERS_ReduceScatterVOptions int op, const int64_t *input_splits,
+#define OPTIONS_ReduceScatterVOptions scattering_options(o, op, input_splits)
+
+#define PARAMETERS_GatherVOptions const int64_t *receive_counts, const int64_t *receive_offsets, int dst,
+#define OPTIONS_GatherVOptions to_root_options(o, receive_counts, receive_offsets, dst)
+
+#define PARAMETERS_ScatterVOptions const int64_t *send_counts, const int64_t *send_offsets, int src,
+#define OPTIONS_ScatterVOptions of_root_options(o, send_counts, send_offsets, src)
 
 #define PARAMETERS_AllToAllSingleOptions const int64_t *output_splits, const int64_t *input_splits,
 #define OPTIONS_AllToAllSingleOptions splits_options(o, output_splits, input_splits)
@@ -200,6 +236,26 @@ extern "C" {
         });                                                                                                    \
     }
 #include <tutti/collectives.def>
+
+// The former names.
+tutti_status tutti_all_gather_into_tensor_uneven(const tutti_tensor* output, const tutti_tensor* input,
+                                                 const int64_t* output_splits, const tutti_options* options) {
+    return tutti_all_gather_v(output, input, output_splits, nullptr, options);
+}
+tutti_status tutti_all_gather_into_tensor_uneven_async(const tutti_tensor* output, const tutti_tensor* input,
+                                                       const int64_t* output_splits, const tutti_options* options,
+                                                       tutti_work** work) {
+    return tutti_all_gather_v_async(output, input, output_splits, nullptr, options, work);
+}
+tutti_status tutti_reduce_scatter_tensor_uneven(const tutti_tensor* output, const tutti_tensor* input, int op,
+                                                const int64_t* input_splits, const tutti_options* options) {
+    return tutti_reduce_scatter_v(output, input, op, input_splits, options);
+}
+tutti_status tutti_reduce_scatter_tensor_uneven_async(const tutti_tensor* output, const tutti_tensor* input, int op,
+                                                      const int64_t* input_splits, const tutti_options* options,
+                                                      tutti_work** work) {
+    return tutti_reduce_scatter_v_async(output, input, op, input_splits, options, work);
+}
 
 tutti_status tutti_monitored_barrier(int wait_all_ranks, const tutti_options* options) {
     return blocking(__func__, options, [&](const Common& o) {

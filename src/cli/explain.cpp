@@ -87,10 +87,10 @@ std::string source_of(const algorithm::Layout& layout) {
     return source;
 }
 
-// Ranks of an all_to_all know their own blocks alone, so they try something before its schedule. The planner, which
+// Ranks of an exchange know their own blocks alone, so they try something before its schedule. The planner, which
 // decides about each call, says here what that is.
 std::string step_before(const algorithm::Layout& layout, const algorithm::Request& request) {
-    if (request.collective != Collective::all_to_all || layout.size() == 1) return {};
+    if (!traits_of(request.collective).exchanges() || layout.size() == 1) return {};
     detail::Planner planner(layout, request.rank, request.rank_order);
     if (layout.one_host() && layout.shared_memory) planner.use_slots();
     planner.serve_with(request.collective, request.algorithm);

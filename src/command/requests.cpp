@@ -40,11 +40,7 @@ algorithm::Request request_for(const std::string& collective, std::uint64_t byte
     } else if (traits.input == CollectiveTraits::Extent::whole) {
         request.count = count;
     } else if (traits.input == CollectiveTraits::Extent::exchanged) {
-        request.send_counts = request.receive_counts = blocks;
-        for (std::uint64_t r = 0; r < n; ++r) request.send_offsets.push_back(r * (count / n));
-        request.receive_offsets = request.send_offsets;
-        request.largest_count = count / n;
-        request.even = true;
+        algorithm::set_even_blocks(request, ranks, count / n);
     }
     return request;
 }

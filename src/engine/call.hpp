@@ -36,15 +36,15 @@ struct CollectiveCall {
     std::uint64_t divisor = 1;
     std::uint64_t fingerprint = 0;
 
-    /// Value of `block_bytes` for blocks of different lengths. Such calls do not fit slots, except an all_to_all, which
-    /// has counts for each block.
+    /// Value of `block_bytes` for blocks of different lengths. Such calls do not fit slots, except exchanges
+    /// (CollectiveTraits::exchanges), which have counts for each block.
     static constexpr std::size_t different = ~std::size_t{0};
     /// Sets `count` and `block_bytes`; call it after setting `dtype`.
     void set_count(std::uint64_t elements) noexcept {
         count = elements;
         block_bytes = elements * size_of(dtype);
     }
-    /// Elements of each rank's block if they differ; empty: `count` each. Not for an all_to_all.
+    /// Elements of each rank's block if they differ; empty: `count` each. Not for an exchange.
     std::span<const std::uint64_t> counts;
     /// Sets these, or the count that all of them have. The counts stay where they are.
     void set_counts(std::span<const std::uint64_t> of_ranks) noexcept;
@@ -53,7 +53,7 @@ struct CollectiveCall {
         return counts.empty() ? count : counts[static_cast<std::size_t>(rank)];
     }
 
-    // all_to_all only.
+    // Exchanges only.
     std::span<const std::uint64_t> send_counts;  ///< by rank; empty: every block has `block_bytes`
     std::span<const std::uint64_t> receive_counts;
     std::span<const std::uint64_t> send_offsets;  ///< empty: one block after the other

@@ -91,8 +91,8 @@ template <Collective c>
     TUTTI_ASSERT(call.collective == c);
     using namespace slots;
     SlotState state{.sequence = ++sequence_, .digest = digest};
-    state.is_short = c != Collective::all_to_all &&
-                     schedule::blocks_in_slot(c, size_) * call.block_bytes <= ShortSlot::payload_bytes;
+    state.is_short =
+        !traits_of(c).exchanges() && schedule::blocks_in_slot(c, size_) * call.block_bytes <= ShortSlot::payload_bytes;
     if (one_way(c)) {
         state.head = head_ahead(state, 0);
     } else {
@@ -134,8 +134,9 @@ template <Collective c, SlotEvents Events>
         seen_[static_cast<std::size_t>(peer)] = state.sequence;
         if (theirs.agreement != state.digest) {
             events.disagreement(peer);
-        } else if (c == Collective::all_to_all) {
-            if (const auto bytes = unexpected_block(call, state, peer))
+        } else if (traits_of(c).exchanges()) {
+            if (const auto bytes =
+                    one_way(c) ? unexpected_rooted(call, state, peer) : unexpected_block(call, state, peer))
                 events.blocks_differ(peer, *bytes, call.received_from(peer));
         }
         if (events.failed()) return true;
@@ -145,7 +146,7 @@ template <Collective c, SlotEvents Events>
             __builtin_prefetch(reinterpret_cast<const std::byte*>(&arena_->control(peer)) +
                                head_ahead(state, fetched_ahead));
     }
-    if (!state.large) finish<c>(call, state);
+    if (!state.large || c == Collective::gather_v) finish<c>(call, state);
     return true;
 }
 
@@ -155,14 +156,14 @@ template <Collective c, SlotEvents Events>
     TUTTI_ASSERT(!state.published);
     using namespace slots;
     if (contributes(c, call.root, rank_, size_)) {
-        constexpr bool has_blocks = c == Collective::all_to_all;
+        constexpr bool has_blocks = traits_of(c).exchanges();
         const std::size_t bytes = schedule::blocks_in_slot(c, size_) * call.block_bytes;
         const bool inline_payload = !has_blocks && bytes <= SmallSlot::payload_bytes;
         if (one_way(c) && !reusable(state, events)) return false;
         SmallHead& own = head(state, rank_);
         own.agreement = state.digest;
         if (has_blocks)
-            publish_blocks(call, state);
+            one_way(c) ? publish_rooted(call, state) : publish_blocks(call, state);
         else if (schedule::splits(c))
             publish_parts(call, payload(state, rank_, bytes), bytes);
         else if (!inline_payload)
@@ -205,7 +206,7 @@ template <Collective c>
 [[gnu::always_inline]] inline void Slots::finish(const CollectiveCall& call, const SlotState& state) const {
     TUTTI_ASSERT(state.published && state.next == size_);
     using namespace slots;
-    if (c == Collective::all_to_all) return take_blocks(call, state);
+    if (traits_of(c).exchanges()) return one_way(c) ? take_rooted(call, state) : take_blocks(call, state);
     const std::size_t bytes = call.block_bytes;
     if (bytes == 0) return;
     const std::size_t published = bytes * schedule::blocks_in_slot(c, size_);

@@ -16,6 +16,11 @@
 // says in its slot whether its own does; if any does not, all ranks see that and continue with a schedule
 // (slots_blocks.cpp).
 //
+// gather_v and scatter_v. Only the root and a rank know the length of the block between them. In a gather_v each rank
+// says in its slot how long its block is, and whether it lies there; the long ones follow in a schedule between their
+// rank and the root, while all other ranks are through. In a scatter_v the root says it in its slot, of all blocks
+// together.
+//
 // Nothing here blocks: advance() does all that it can do now. Threads: one at a time (the group's lock).
 #pragma once
 
@@ -45,7 +50,7 @@ struct SlotState {
     bool is_short = false;       ///< the head is a ShortSlot's
     bool published = false;
     bool waited = false;  ///< for some rank's contribution
-    bool large = false;   ///< some rank's contribution did not fit
+    bool large = false;   ///< some rank's contribution did not fit, and this rank has a part in it
     int next = 0;         ///< the rank whose contribution comes next
     static constexpr std::uint64_t unknown = ~std::uint64_t{0};
     std::uint64_t largest = unknown;  ///< all_to_all: bytes of the largest block known so far
@@ -57,11 +62,12 @@ concept SlotEvents = requires(T& events, int peer, std::uint64_t bytes) {
     { events.failed() } -> std::convertible_to<bool>;  // whether the call has failed; it then stops
     events.published();                        // this rank has published; others' contributions are on their way
     events.disagreement(peer);                 // the digests of this rank and the peer differ
-    events.blocks_differ(peer, bytes, bytes);  // all_to_all: the peer sends the first, this rank expects the second
+    events.blocks_differ(peer, bytes, bytes);  // exchange: the peer sends the first, this rank expects the second
     events.look_back();  // this rank has read the others' progress: all have passed its last such look
 };
 
-/// Whether all blocks that `rank`, of `ranks`, sends in an all_to_all fit into its slot. The answer may differ by rank.
+/// Whether all blocks that `rank`, of `ranks`, sends in an exchange fit into its slot; on a rank that only receives,
+/// whether those may fit that it expects. The answer may differ by rank.
 bool blocks_fit_in_slot(const CollectiveCall& call, int rank, int ranks) noexcept;
 
 /// One rank's side of the slots of a group.
@@ -116,6 +122,10 @@ class Slots {
     void publish_blocks(const CollectiveCall& call, SlotState& state) const;
     std::optional<std::uint64_t> unexpected_block(const CollectiveCall& call, SlotState& state, int peer) const;
     void take_blocks(const CollectiveCall& call, const SlotState& state) const;
+    std::byte* rooted_blocks(const CollectiveCall& call, const SlotState& state, int rank) const noexcept;
+    void publish_rooted(const CollectiveCall& call, SlotState& state) const;
+    std::optional<std::uint64_t> unexpected_rooted(const CollectiveCall& call, SlotState& state, int peer) const;
+    void take_rooted(const CollectiveCall& call, const SlotState& state) const;
 
     transport::SmallHead& head(const SlotState& state, int rank) const noexcept {
         TUTTI_ASSERT(state.sequence > 0 && state.head > 0);

@@ -31,8 +31,8 @@ struct Line {
     Collective collective = Collective::barrier;
     int root = 0;
     std::uint64_t count = 1;
-    bool uneven = false;  // all_to_all
-    int too_large = -1;   // all_to_all: the rank whose blocks do not fit
+    bool uneven = false;  // exchanges
+    int too_large = -1;   // exchanges: the rank whose blocks do not fit
 };
 using Program = std::vector<Line>;
 
@@ -227,7 +227,17 @@ class Model {
     }
 
     std::uint64_t sent(const Line& line, int from, int to) const {
+        if (!traits_of(line.collective).exchanges_between(from, to, line.root)) return 0;
         return line.uneven ? uneven_count(from, to, line.count) : line.count;
+    }
+    // Whether a rank goes on with a schedule. In a gather_v it is the rank whose block is too large, and the root.
+    static bool goes_on(const Line& line, int rank) {
+        if (line.too_large < 0) return false;
+        return line.collective != Collective::gather_v || rank == line.too_large || rank == line.root;
+    }
+    // Whether the root of a gather_v gets that block only there.
+    static bool is_left_out(const Line& line, int from, int to) {
+        return line.collective == Collective::gather_v && from == line.too_large && to == line.root;
     }
 
     void fill(int rank, const Line& line) {
@@ -240,6 +250,8 @@ class Model {
             case Collective::gather: out = rank == line.root ? n * line.count : 0; break;
             case Collective::scatter: in = rank == line.root ? n * line.count : 0; break;
             case Collective::reduce_scatter: in = n * line.count; break;
+            case Collective::gather_v:
+            case Collective::scatter_v:
             case Collective::all_to_all:
                 in = out = 0;
                 for (int peer = 0; peer < ranks_; ++peer) {
@@ -266,7 +278,7 @@ class Model {
             .block_bytes = line.collective == Collective::barrier ? 0 : line.count * sizeof(std::int64_t),
             .count = line.count,
             .dtype = DType::int64};
-        if (line.collective == Collective::all_to_all) {
+        if (traits_of(line.collective).exchanges()) {
             call.set_blocks(one.send_counts, one.receive_counts);
             call.large = line.too_large == rank;
         }
@@ -302,10 +314,16 @@ class Model {
                 each([&](std::uint64_t i) { return value(line.root, number, me * line.count + i); });
                 break;
             case Collective::reduce_scatter: each([&](std::uint64_t i) { return sum(me * line.count + i); }); break;
+            case Collective::gather_v:
+            case Collective::scatter_v:
             case Collective::all_to_all:
                 for (int peer = 0; peer < ranks_; ++peer) {
                     std::uint64_t before = 0;
                     for (int other = 0; other < rank; ++other) before += sent(line, peer, other);
+                    if (is_left_out(line, peer, rank)) {
+                        result.insert(result.end(), sent(line, peer, rank), nothing);
+                        continue;
+                    }
                     for (std::uint64_t i = 0; i < sent(line, peer, rank); ++i)
                         result.push_back(value(peer, number, before + i));
                 }
@@ -326,10 +344,11 @@ class Model {
 
     void check(int rank, const Line& line) {
         Side& one = side(rank);
-        const bool large = line.too_large >= 0;
+        const bool large = goes_on(line, rank);
         if (one.state.large != large)
             outcome_.fault = fmt::format("rank {} goes on {} a schedule", rank, large ? "without" : "with");
-        const auto right = large ? std::vector<std::int64_t>(one.output.size(), nothing) : expected(rank, line);
+        const bool none = large && line.collective != Collective::gather_v;
+        const auto right = none ? std::vector<std::int64_t>(one.output.size(), nothing) : expected(rank, line);
         if (one.output != right) outcome_.fault = fmt::format("call {} is wrong on rank {}", one.line, rank);
         // A rank that is through with one in which all wait for all knows that all have begun it.
         if (slots::one_way(line.collective)) return;
@@ -436,6 +455,25 @@ TEST(Slots, take_blocks_that_differ_and_tell_all_ranks_when_one_has_too_many) {
     }
 }
 
+TEST(Slots, take_blocks_that_only_their_rank_and_the_root_know) {
+    for (const int ranks : {2, 3}) {
+        for (const int root : {0, ranks - 1}) {
+            for (const std::uint64_t length : lengths) {
+                const auto line = [&](Collective collective, bool uneven, int too_large) {
+                    return Line{collective, root, length, uneven, too_large};
+                };
+                const Program gathers{line(Collective::gather_v, true, -1),
+                                      line(Collective::gather_v, true, root == 0 ? 1 : 0),
+                                      line(Collective::gather_v, false, -1)};
+                const Program scatters{line(Collective::scatter_v, true, -1), line(Collective::scatter_v, true, root),
+                                       line(Collective::scatter_v, false, -1)};
+                EXPECT_EQ(explore(ranks, gathers).fault, "") << ranks << ", " << root << ", " << length;
+                EXPECT_EQ(explore(ranks, scatters).fault, "") << ranks << ", " << root << ", " << length;
+            }
+        }
+    }
+}
+
 TEST(Slots, show_that_ranks_call_different_things) {
     const Program right(2, {Collective::all_reduce, 0, 1});
     const Program longer{{Collective::all_reduce, 0, 1}, {Collective::all_reduce, 0, 2}};
@@ -452,7 +490,8 @@ TEST(Slots, show_that_ranks_call_different_things) {
 
 TEST(Slots, model_finds_each_seeded_fault) {
     const Program one_way(6, {Collective::broadcast, 0, 1}), all(3, {Collective::all_gather, 0, 5}),
-        blocks(3, {Collective::all_to_all, 0, 1});
+        blocks(3, {Collective::all_to_all, 0, 1}), gathers(3, {Collective::gather_v, 0, 1}),
+        scatters(3, {Collective::scatter_v, faulty_rank, 1});
     const std::vector<std::pair<Fault, Program>> seeded{{Fault::says_too_early_that_it_goes_on, one_way},
                                                         {Fault::waits_for_one_rank_less, all},
                                                         {Fault::publishes_nothing, all},
@@ -461,7 +500,10 @@ TEST(Slots, model_finds_each_seeded_fault) {
                                                         {Fault::has_fewer_slots, one_way},
                                                         {Fault::has_another_digest, all},
                                                         {Fault::has_another_digest, blocks},
-                                                        {Fault::sends_blocks_of_another_length, blocks}};
+                                                        {Fault::sends_blocks_of_another_length, blocks},
+                                                        {Fault::sends_blocks_of_another_length, gathers},
+                                                        {Fault::sends_blocks_of_another_length, scatters},
+                                                        {Fault::publishes_nothing, gathers}};
     for (const auto& [fault, program] : seeded) {
         const Outcome found = explore(3, program, 2, fault);
         EXPECT_NE(found.fault, "") << static_cast<int>(fault);

@@ -48,6 +48,8 @@ Contents result(const JointCall& one, Determinism determinism, std::size_t piece
         case Kind::scatter: return from(root, to);
         case Kind::all_gather:
         case Kind::gather: return from(block, 0);
+        case Kind::gather_v:
+        case Kind::scatter_v:
         case Kind::all_to_all: return from(block, to);
         default: break;
     }

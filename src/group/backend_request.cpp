@@ -44,7 +44,8 @@ BackendRequest request_of(const Operation& operation, const Ranks& ranks, Determ
     r.output = call.output;
     const CollectiveTraits& traits = traits_of(call.collective);
     TUTTI_ASSERT(!traits.is_rooted() || (call.root >= 0 && call.root < ranks.size()));
-    if (traits.input == CollectiveTraits::Extent::whole || traits.is_rooted()) r.count = call.count;
+    if (traits.input == CollectiveTraits::Extent::whole || (traits.is_rooted() && !traits.exchanges()))
+        r.count = call.count;
     engine::write_blocks(r, call, ranks.rank(), ranks.size());
     return r;
 }

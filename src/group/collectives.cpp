@@ -142,7 +142,7 @@ Collectives::Turn Collectives::run(Operation& operation) {
         begin_in_library(operation);
     else
         operation.move_to(OperationState::over);
-    if (operation.run.state == OperationState::over && operation.call.collective == Collective::all_to_all)
+    if (operation.run.state == OperationState::over && traits_of(operation.call.collective).exchanges())
         mailbox().checks().check_surplus(operation.run.channel, operation.call.fingerprint);
     flight_.mailboxes().heed();
     TUTTI_ASSERT(operation.run.execution == nullptr || operation.run.state == OperationState::scheduled);
@@ -230,7 +230,8 @@ void Collectives::end_relay(Operation& operation) {
 
 void Collectives::execute(Operation& operation) {
     const std::uint64_t largest = operation.run.slot_state.largest;
-    Planner::Circumstances with{.symmetric = operation.is_symmetric};
+    Planner::Circumstances with{.symmetric = operation.is_symmetric,
+                                .follows_slots = operation.run.slot_state.sequence > 0};
     if (largest != engine::SlotState::unknown) with.largest_bytes = largest;
     auto schedule = operation.schedule;
     if (!schedule)
@@ -334,7 +335,7 @@ void Collectives::probe(const Operation& operation) {
     }
     // For ranks that share memory, records tell it (check_records), but not which blocks they exchange.
     const bool is_opaque = operation.run.execution && operation.run.execution->is_opaque();
-    const bool asks_all = is_opaque || operation.call.collective == Collective::all_to_all;
+    const bool asks_all = is_opaque || traits_of(operation.call.collective).exchanges();
     for (const int peer : is_opaque ? others() : waits_for(operation)) {
         if (asks_all || !memory_.is_shared_with(peer))
             mailbox_of_front().probe(ranks_.global(peer), operation.run.channel, operation.call.fingerprint);

@@ -89,11 +89,12 @@ BackendRequest ForeignTransport::library_request_of(const Operation& operation) 
 }
 
 bool ForeignTransport::offers(const Operation& operation) {
-    return operation.call.collective != Collective::all_to_all && streams_.offers(library_request_of(operation));
+    // A library cannot tell ranks that disagree about a block which only they know: it hangs, or fails.
+    return !traits_of(operation.call.collective).exchanges() && streams_.offers(library_request_of(operation));
 }
 
 std::unique_ptr<engine::Running> ForeignTransport::begin(const Operation& operation) {
-    TUTTI_ASSERT(operation.call.collective != Collective::all_to_all);
+    TUTTI_ASSERT(!traits_of(operation.call.collective).exchanges());
     auto request = std::make_unique<BackendRequest>(library_request_of(operation));
     LibraryCollective::Division division;
     if (operation.call.op == ReduceOp::Kind::avg)

@@ -67,7 +67,7 @@ class SlotCollectives {
                                         .peer = recorded_root(call.collective, call.root),
                                         .kind = recorded_kind(call.collective)});
         TUTTI_ASSERT(ticket != 0);
-        if (call.collective == Collective::all_to_all && recorder_.keeps_splits()) [[unlikely]]
+        if (traits_of(call.collective).exchanges() && recorder_.keeps_splits()) [[unlikely]]
             recording::note_splits(recorder_, ranks_, call, ticket);
     }
 

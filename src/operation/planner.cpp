@@ -53,16 +53,21 @@ void Planner::use_library(bool ranks_share_memory) {
 bool Planner::blocks_fit(const engine::CollectiveCall& call) const noexcept {
     if (!uses_slots_ || !engine::blocks_fit_in_slot(call, rank_, layout_.size())) return false;
     if (call.send_counts.empty()) return is_short(call.collective, call.block_bytes);
+    const bool is_rooted = traits_of(call.collective).is_rooted();
     std::uint64_t longest = 0;
-    for (int peer = 0; peer < layout_.size(); ++peer) longest = std::max(longest, call.sent_to(peer));
+    for (int peer = 0; peer < layout_.size(); ++peer) {
+        if (is_rooted && peer == rank_) continue;  // the root's own block stays where it is
+        longest = std::max({longest, call.sent_to(peer), is_rooted ? call.received_from(peer) : 0});
+    }
     return is_short(call.collective, std::min(longest, schedule::longest_in_slot(call.collective, layout_.size())));
 }
 
 Path Planner::path_by_messages(const engine::CollectiveCall& call) {
     TUTTI_ASSERT(call.collective >= Collective{1} && static_cast<int>(call.collective) <= collective_count);
     const auto& name = named(call.collective);
-    if (call.collective == Collective::all_to_all) {
-        if (layout_.size() < 4 || (uses_slots_ && name != "bruck")) return Path::schedule;
+    if (traits_of(call.collective).exchanges()) {
+        if (call.collective != Collective::all_to_all || layout_.size() < 4 || (uses_slots_ && name != "bruck"))
+            return Path::schedule;
         return largest_relayed() > 0 ? Path::relay : Path::schedule;
     }
     const bool is_named = name && !algorithm::is_exclusion(*name);
@@ -94,6 +99,14 @@ const algorithm::Request& Planner::request_of(const engine::CollectiveCall& call
         numbers->clear();
     engine::write_blocks(q, call, rank_, layout_.size());
     TUTTI_ASSERT(q.element_bytes > 0);
+    if (with.follows_slots && call.collective == Collective::gather_v && call.root == rank_) {
+        // Short blocks lay in slots, as their ranks have decided by the same rule; the root has copied its own.
+        for (int peer = 0; peer < layout_.size(); ++peer) {
+            if (peer == rank_ || is_short(call.collective, call.received_from(peer)))
+                q.receive_counts[static_cast<std::size_t>(peer)] = 0;
+        }
+        q.send_counts[static_cast<std::size_t>(rank_)] = 0;
+    }
     q.largest_count = std::nullopt;
     if (with.largest_bytes) q.largest_count = *with.largest_bytes / q.element_bytes;
     // Blocks that could not be passed on: only equal ones can (BruckExchange).

@@ -22,8 +22,8 @@ namespace tutti::detail {
 
 /// How the data of a collective are moved.
 enum class Path : std::uint8_t {
-    slots,    ///< in slots of memory that all ranks share; an all_to_all continues on another path if a block of any
-              ///< rank does not fit
+    slots,    ///< in slots of memory that all ranks share; an exchange continues on another path if a block does not
+              ///< fit: between all ranks, in a gather_v between that rank and the root
     library,  ///< by the library of the group's transport, if it has the collective; ranks compare their calls first
     relay,    ///< all_to_all: ranks relay short blocks for each other, and continue with a schedule if one does not fit
     schedule
@@ -51,15 +51,14 @@ class Planner {
 
     /// The path of a call; only this function decides it. Equal on all ranks, since it depends only on what is.
     Path path(const engine::CollectiveCall& call) {
-        const bool in_slots = call.collective == Collective::all_to_all ? uses_slots_ : fits_in_slots(call);
+        const bool in_slots = traits_of(call.collective).exchanges() ? uses_slots_ : fits_in_slots(call);
         return in_slots ? Path::slots : path_by_messages(call);
     }
     /// As path(), for a call that does not run in slots, or whose blocks did not fit there.
     Path path_by_messages(const engine::CollectiveCall& call);
-    /// Whether this rank's part fits into its slot. In an all_to_all, ranks may differ in this.
+    /// Whether this rank's part fits into its slot. In an exchange, ranks may differ in this.
     bool fits_in_slots(const engine::CollectiveCall& call) const noexcept {
-        return call.collective == Collective::all_to_all ? blocks_fit(call)
-                                                         : is_short(call.collective, call.block_bytes);
+        return traits_of(call.collective).exchanges() ? blocks_fit(call) : is_short(call.collective, call.block_bytes);
     }
     /// Whether blocks of that length run in slots.
     bool is_short(Collective collective, std::uint64_t block_bytes) const noexcept {
@@ -72,6 +71,7 @@ class Planner {
     struct Circumstances {
         bool symmetric = false;                        ///< the group has symmetric memory
         std::optional<std::uint64_t> largest_bytes{};  ///< all_to_all: the longest block, if all ranks know it
+        bool follows_slots = false;                    ///< the call has been in slots, where its blocks did not fit
     };
     /// The schedule of a call, or of a request: from the cache, or a new one.
     std::shared_ptr<const schedule::Schedule> plan(const engine::CollectiveCall& call, const Circumstances& with);

@@ -108,6 +108,39 @@ TEST(Planner, every_all_to_all_begins_in_slots_and_says_whether_its_blocks_fit) 
     }
 }
 
+// Of a gather_v: the root's, or another rank's.
+struct Gathered {
+    Gathered(int rank, int root, std::vector<std::uint64_t> counts) : receive(std::move(counts)), send(receive.size()) {
+        send[static_cast<std::size_t>(root)] = receive[static_cast<std::size_t>(rank)];
+        if (rank != root) receive.assign(receive.size(), 0);
+        call = {.collective = Collective::gather_v, .root = root, .dtype = DType::uint8};
+        call.set_blocks(send, receive);
+    }
+    std::vector<std::uint64_t> receive, send;
+    engine::CollectiveCall call;
+};
+
+TEST(Planner, a_gather_v_begins_in_slots_and_plans_the_blocks_that_were_too_long_for_them) {
+    Planner root(one_host(3), 1, false), other(one_host(3), 2, false);
+    const Gathered at_root(1, 1, {8, 20, 1 << 20}), at_long(2, 1, {8, 20, 1 << 20}), at_short(2, 1, {8, 20, 7});
+    EXPECT_EQ(root.path(at_root.call), Path::schedule) << "the slots are not there yet";
+    EXPECT_EQ(root.plan(at_root.call, {})->steps.size(), 3U) << "two messages, and its own block";
+    root.use_library(true);
+    EXPECT_EQ(root.path(at_root.call), Path::schedule) << "no library says that two ranks disagree about a block";
+    Planner in_slots(one_host(3), 1, false);
+    in_slots.use_slots();
+    other.use_slots();
+    EXPECT_EQ(in_slots.path(at_root.call), Path::slots);
+    EXPECT_FALSE(in_slots.fits_in_slots(at_root.call));
+    EXPECT_FALSE(other.fits_in_slots(at_long.call));
+    EXPECT_TRUE(other.fits_in_slots(at_short.call));
+    EXPECT_EQ(in_slots.path_by_messages(at_root.call), Path::schedule);
+    const auto rest = in_slots.plan(at_root.call, {.follows_slots = true});
+    ASSERT_EQ(rest->steps.size(), 1U);
+    EXPECT_EQ(rest->steps[0].peer, 2);
+    EXPECT_EQ(other.plan(at_long.call, {.follows_slots = true})->steps.size(), 1U);
+}
+
 TEST(Planner, ranks_of_several_hosts_pass_the_blocks_of_an_all_to_all_on) {
     Planner few(hosts_of_one_rank(2), 0, false), many(hosts_of_one_rank(8), 0, false);
     EXPECT_EQ(few.path(call_of(Collective::all_to_all, 8)), Path::schedule);

@@ -57,7 +57,7 @@ record::Ticket begin(record::Recorder& recorder, const Ranks& ranks, const Opera
 
 void note_splits(record::Recorder& recorder, const Ranks& ranks, const engine::CollectiveCall& call,
                  record::Ticket ticket) {
-    if (call.collective != Collective::all_to_all || !recorder.keeps_splits()) return;
+    if (!traits_of(call.collective).exchanges() || !recorder.keeps_splits()) return;
     TUTTI_ASSERT(call.send_counts.empty() || call.send_counts.size() == static_cast<std::size_t>(ranks.size()));
     if (!call.send_counts.empty()) return recorder.note_splits(ticket, call.send_counts, call.receive_counts);
     const std::vector<std::uint64_t> even(static_cast<std::size_t>(ranks.size()), call.count);

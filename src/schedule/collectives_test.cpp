@@ -14,7 +14,7 @@ TEST(Collectives, numbers_travel_between_ranks_and_stay_what_they_are) {
         names.emplace_back(to_string(static_cast<Collective>(number)));
     EXPECT_EQ(names, (std::vector<std::string>{"unknown", "all_reduce", "broadcast", "reduce", "all_gather", "gather",
                                                "scatter", "reduce_scatter", "all_to_all", "barrier", "scan", "exscan",
-                                               "unknown"}));
+                                               "gather_v", "scatter_v", "unknown"}));
 }
 
 TEST(Collectives, are_found_by_name) {
@@ -40,6 +40,16 @@ TEST(Collectives, a_root_is_alone_in_what_it_puts_in_or_gets) {
     EXPECT_TRUE(all_reduce.reads(1, 2) && all_reduce.writes(1, 2));
     const CollectiveTraits& barrier = traits_of(Collective::barrier);
     EXPECT_FALSE(barrier.reads(1, 1) || barrier.writes(1, 1));
+}
+
+TEST(Collectives, exchanges_with_a_root_are_between_it_and_each_rank) {
+    const CollectiveTraits &gather = traits_of(Collective::gather_v), &scatter = traits_of(Collective::scatter_v);
+    EXPECT_TRUE(gather.exchanges_between(1, 2, 2) && gather.exchanges_between(2, 2, 2));
+    EXPECT_FALSE(gather.exchanges_between(2, 1, 2) || gather.exchanges_between(0, 1, 2));
+    EXPECT_TRUE(scatter.exchanges_between(2, 1, 2) && !scatter.exchanges_between(1, 2, 2));
+    EXPECT_TRUE(traits_of(Collective::all_to_all).exchanges_between(0, 1, 0));
+    EXPECT_FALSE(traits_of(Collective::gather).exchanges_between(1, 2, 2));
+    EXPECT_FALSE(gather.has_blocks() || gather.writes(1, 2) || scatter.reads(1, 2));
 }
 
 TEST(Collectives, prefixes_combine_the_ranks_up_to_oneself_or_before) {

@@ -20,7 +20,7 @@ constexpr bool splits(Collective collective) {
 constexpr std::size_t blocks_in_slot(Collective collective, int ranks) {
     TUTTI_ASSERT(ranks > 0);
     if (splits(collective)) return static_cast<std::size_t>(ranks) - 1;
-    if (collective == Collective::all_to_all) return static_cast<std::size_t>(ranks);
+    if (traits_of(collective).exchanges() && collective != Collective::gather_v) return static_cast<std::size_t>(ranks);
     return collective == Collective::barrier ? 0 : 1;
 }
 

@@ -138,25 +138,25 @@ class Table {
         plain("all_gather_into_tensor",
               [&] { return async::all_gather_into_tensor(tensor(ranks * count), tensor(count), {.group = g_}); });
         plain("all_gather, tensors anywhere", [&] { return async::all_gather(list(0), tensor(count), {.group = g_}); });
-        plain("all_gather_into_tensor_uneven, sizes within a quarter", [&] {
-            return async::all_gather_into_tensor_uneven(tensor(sum(close)), tensor(own(close)),
-                                                        {.output_split_sizes = sizes(close), .group = g_});
+        plain("all_gather_v, sizes within a quarter", [&] {
+            return async::all_gather_v(tensor(sum(close)), tensor(own(close)),
+                                       {.output_split_sizes = sizes(close), .group = g_});
         });
-        plain("all_gather_into_tensor_uneven, other sizes", [&] {
-            return async::all_gather_into_tensor_uneven(tensor(sum(far)), tensor(own(far)),
-                                                        {.output_split_sizes = sizes(far), .group = g_});
+        plain("all_gather_v, other sizes", [&] {
+            return async::all_gather_v(tensor(sum(far)), tensor(own(far)),
+                                       {.output_split_sizes = sizes(far), .group = g_});
         });
         plain("reduce_scatter_tensor",
               [&] { return async::reduce_scatter_tensor(tensor(count), tensor(ranks * count), {.group = g_}); });
         plain("reduce_scatter, tensors anywhere",
               [&] { return async::reduce_scatter(tensor(count), const_list(0), {.group = g_}); });
-        plain("reduce_scatter_tensor_uneven, sizes within a quarter", [&] {
-            return async::reduce_scatter_tensor_uneven(tensor(own(close)), tensor(sum(close)),
-                                                       {.input_split_sizes = sizes(close), .group = g_});
+        plain("reduce_scatter_v, sizes within a quarter", [&] {
+            return async::reduce_scatter_v(tensor(own(close)), tensor(sum(close)),
+                                           {.input_split_sizes = sizes(close), .group = g_});
         });
-        plain("reduce_scatter_tensor_uneven, other sizes", [&] {
-            return async::reduce_scatter_tensor_uneven(tensor(own(far)), tensor(sum(far)),
-                                                       {.input_split_sizes = sizes(far), .group = g_});
+        plain("reduce_scatter_v, other sizes", [&] {
+            return async::reduce_scatter_v(tensor(own(far)), tensor(sum(far)),
+                                           {.input_split_sizes = sizes(far), .group = g_});
         });
         const bool is_root = g_.rank() == 1;
         for (const bool apart : {false, true}) {
@@ -179,6 +179,15 @@ class Table {
                 o.receive_offsets.push_back(20 * (ranks - 1 - r));
             }
             return async::all_to_all_v(tensor(count), tensor(count), o);
+        });
+        const std::vector<std::int64_t> all_sizes = sizes(far);
+        plain("gather_v", [&] {
+            return async::gather_v(tensor(own(far)), is_root ? tensor(sum(far)) : TensorView(),
+                                   {.receive_counts = all_sizes, .dst = 1, .group = g_});
+        });
+        plain("scatter_v", [&] {
+            return async::scatter_v(tensor(own(far)), is_root ? tensor(sum(far)) : TensorView(),
+                                    {.send_counts = all_sizes, .src = 1, .group = g_});
         });
         plain("barrier", [&] { return async::barrier({.group = g_}); });
     }

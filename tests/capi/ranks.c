@@ -320,6 +320,49 @@ static void exchanges(int asynchronous) {
         OK(tutti_reduce_scatter_tensor_uneven(&own, &gathered, TUTTI_SUM, NULL, NULL));
     for (int i = 0; i < mine; ++i) EXPECT(gapped[i] == size * (rank * (rank + 1) / 2 + i + 1));
 
+    if (asynchronous)
+        FINISH(tutti_reduce_scatter_v_async(&own, &gathered, TUTTI_SUM, input_splits, NULL, &work));
+    else
+        OK(tutti_reduce_scatter_v(&own, &gathered, TUTTI_SUM, NULL, NULL));
+    for (int i = 0; i < mine; ++i) EXPECT(gapped[i] == size * (rank * (rank + 1) / 2 + i + 1));
+
+    /* The same elements in falling order of ranks, with an untouched one before each: on all ranks, then on one, from
+     * which they come back. Only that rank gives a tensor for all, counts and offsets. */
+    int64_t places[MOST_RANKS], next = 0;
+    for (int r = size - 1; r >= 0; --r) {
+        places[r] = next + 1;
+        next += r + 2;
+    }
+    const int root = size - 1, here = rank == root;
+    const tutti_tensor apart = TUTTI_VECTOR(in, TUTTI_INT32, next);
+    for (int on_one = 0; on_one < 2; ++on_one) {
+        fill(gapped, mine);
+        for (int i = 0; i < next; ++i) in[i] = -9;
+        const int64_t* const counts = on_one && !here ? NULL : input_splits;
+        const int64_t* const at = on_one && !here ? NULL : places;
+        const tutti_tensor* const all = on_one && !here ? NULL : &apart;
+        if (!on_one && asynchronous)
+            FINISH(tutti_all_gather_v_async(&apart, &own, counts, at, NULL, &work));
+        else if (!on_one)
+            OK(tutti_all_gather_v(&apart, &own, counts, at, NULL));
+        else if (asynchronous)
+            FINISH(tutti_gather_v_async(&own, all, counts, at, root, NULL, &work));
+        else
+            OK(tutti_gather_v(&own, all, counts, at, root, NULL));
+        for (int r = 0; r < size && (here || !on_one); ++r) {
+            EXPECT(in[places[r] - 1] == -9);
+            for (int i = 0; i < r + 1; ++i) EXPECT(in[places[r] + i] == value(r, i));
+        }
+        if (!on_one) continue;
+        for (int i = 0; i < mine; ++i) gapped[i] = -1;
+        if (asynchronous)
+            FINISH(tutti_scatter_v_async(&own, all, counts, at, root, NULL, &work));
+        else
+            OK(tutti_scatter_v(&own, all, counts, at, root, NULL));
+        for (int i = 0; i < mine; ++i) EXPECT(gapped[i] == value(rank, i));
+    }
+
+    fill(in, size);
     tutti_tensor inputs[MOST_RANKS], outputs[MOST_RANKS];
     for (int r = 0; r < size; ++r) {
         inputs[r] = (tutti_tensor){in + r, TUTTI_INT32, 1, one, NULL};

@@ -174,6 +174,40 @@ std::vector<Disagreement> disagreements(How how) {
                        {"all_to_all", "rank 0 sends int32 × " + std::to_string(count) + " to rank 1, which expects " +
                                           std::to_string(count - 2)}});
     }
+    for (const std::int64_t count : {3, 50'000}) {  // in a slot, and with a schedule
+        const auto between = [count](int from, int to) {
+            return "rank " + std::to_string(from) + " sends int32 × " + std::to_string(count) + " to rank " +
+                   std::to_string(to) + ", which expects " + std::to_string(count - 2);
+        };
+        all.push_back({"what a rank of a gather_v gives",
+                       [count](const ProcessGroup& g) {
+                           Ints in(static_cast<std::size_t>(count)), out(3 * in.size());
+                           gather_v(in, out, {.receive_counts = {count, count - 2, count}, .group = g});
+                       },
+                       {"gather_v", between(1, 0)}});
+        all.push_back({"what a rank of a scatter_v expects",
+                       [count](const ProcessGroup& g) {
+                           Ints in(static_cast<std::size_t>(3 * count)),
+                               out(static_cast<std::size_t>(g.rank() == 1 ? count - 2 : count));
+                           scatter_v(out, in, {.send_counts = {count, count, count}, .group = g});
+                       },
+                       {"scatter_v", between(0, 1)}});
+        all.push_back({"the root of a gather_v",
+                       [count](const ProcessGroup& g) {
+                           Ints in(static_cast<std::size_t>(count)), out(3 * in.size());
+                           gather_v(in, out, {.dst = g.rank() == 1 ? 1 : 0, .group = g});
+                       },
+                       {"gather_v of int32, root 0", "gather_v of int32, root 1"}});
+    }
+    for (const bool gives : {true, false}) {  // one of the two counts is zero
+        all.push_back({"whether a rank of a gather_v gives anything",
+                       [gives](const ProcessGroup& g) {
+                           Ints in(g.rank() == 1 && !gives ? 0 : 5), out(15);
+                           gather_v(in, out, {.receive_counts = {5, gives ? 0 : 5, 5}, .group = g});
+                       },
+                       {gives ? "rank 1 sends int32 × 5 to rank 0, which expects 0"
+                              : "rank 1 sends int32 × 0 to rank 0, which expects 5"}});
+    }
     all.push_back({"a barrier",
                    [](const ProcessGroup& g) {
                        Ints x(2);

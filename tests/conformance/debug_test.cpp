@@ -165,8 +165,7 @@ std::vector<Difference> differences() {
         {"lengths of blocks that differ anyway",
          [](const ProcessGroup& g, bool other) {
              Values x(other ? 2 : 5), whole(other ? 6 : 7);
-             reduce_scatter_tensor_uneven(x, whole,
-                                          {.input_split_sizes = other ? Sizes{4, 2} : Sizes{5, 2}, .group = g});
+             reduce_scatter_v(x, whole, {.input_split_sizes = other ? Sizes{4, 2} : Sizes{5, 2}, .group = g});
          },
          {"blocks of [5, 2]", "blocks of [4, 2]"}},
         {"what a pair of an all_to_all exchanges",

@@ -38,16 +38,18 @@ std::vector<Kind> kinds_of(const Graph& graph) {
 struct Step {
     Step(const ProcessGroup& group, std::size_t elements)
         : g(group), n(static_cast<std::size_t>(g.size())), me(static_cast<std::size_t>(g.rank())), count(elements) {
-        for (Values* v : {&x, &y, &z, &root_only, &part, &own, &sent, &received, &scattered, &up_to_me, &before_me})
+        for (Values* v : {&x, &y, &z, &root_only, &part, &own, &sent, &received, &scattered, &up_to_me, &before_me,
+                          &short_part, &from_root})
             v->resize(count);
-        for (Values* v : {&into, &wide, &all, &traded}) v->resize(count * n);
+        for (Values* v : {&into, &wide, &all, &traded, &uneven}) v->resize(count * n);
         strided.resize(2 * count);
     }
 
     void fill(int round) {
         for (Values* v : {&x, &y, &z, &root_only, &part, &wide, &sent, &strided, &up_to_me, &before_me})
             std::ranges::copy(values(g, round++, v->size()), v->begin());
-        for (Values* v : {&into, &own, &all, &traded, &received, &scattered}) std::ranges::fill(*v, -1.F);
+        for (Values* v : {&into, &own, &all, &traded, &received, &scattered, &uneven, &from_root})
+            std::ranges::fill(*v, -1.F);
     }
     void run() {
         const int right = (g.rank() + 1) % g.size(), left = (g.rank() + g.size() - 1) % g.size();
@@ -68,6 +70,17 @@ struct Step {
         reduce_scatter_tensor(own, into, {.group = g});
         gather(part, gather_list, {.group = g, .group_dst = 1});
         scatter(scattered, scatter_list, {.group = g, .group_src = 1});
+        // Rank r gives r elements fewer than it might; they lie apart, and come back as they are.
+        const auto c = static_cast<std::int64_t>(count);
+        const std::span mine = std::span(part).first(count - std::min(me, count));
+        const std::span again = std::span(from_root).first(mine.size());
+        std::vector<std::int64_t> counts, offsets;
+        for (std::int64_t r = 0; r < g.size(); ++r) {
+            counts.push_back(c - std::min(r, c));
+            offsets.push_back(r * c);
+        }
+        gather_v(mine, uneven, {.receive_counts = counts, .receive_offsets = offsets, .group = g, .group_dst = 1});
+        scatter_v(again, uneven, {.send_counts = counts, .send_offsets = offsets, .group = g, .group_src = 1});
         Work exchange = async::all_to_all_single(traded, wide, {.group = g});
         Work out = isend(sent, g.global_rank(right), {.tag = 5, .group = g});
         recv(received, {.src = g.global_rank(left), .tag = 5, .group = g});
@@ -80,14 +93,14 @@ struct Step {
         barrier({.group = g});
     }
     std::vector<Values> results() const {
-        return {x,   y,      z,    root_only, part,      into,    wide,     own,
-                all, traded, sent, received,  scattered, strided, up_to_me, before_me};
+        return {x,   y,      z,    root_only, part,      into,    wide,     own,       uneven,
+                all, traded, sent, received,  scattered, strided, up_to_me, before_me, from_root};
     }
 
     ProcessGroup g;
     std::size_t n, me, count;
     Values x, y, z, root_only, part, into, wide, own, all, traded, sent, received, scattered, strided, up_to_me,
-        before_me;
+        before_me, uneven, from_root;
 };
 
 TEST_P(Graphs, replay_what_the_program_does) {

@@ -140,7 +140,7 @@ TEST(GroupsOfOthers, are_called_with_one_warning_for_each_function_and_take_no_m
         Ints x{1}, y{2};
         std::vector<float> numbers(1), few(1);
         for (int i = 0; i < 3; ++i) {  // functions that no other test calls like this
-            all_gather_into_tensor_uneven(x, y, {.group = g});
+            all_gather_v(x, y, {.group = g});
             EXPECT_FALSE(async::all_to_all_v(x, y, {.group = g}));
             quantized_reduce_scatter(few, numbers, {.group = g});
         }
@@ -156,7 +156,7 @@ TEST(GroupsOfOthers, are_called_with_one_warning_for_each_function_and_take_no_m
         EXPECT_EQ(x, Ints{1});
     });
     const std::string log = ::testing::internal::GetCapturedStderr();
-    for (const char* name : {"all_gather_into_tensor_uneven", "all_to_all_v", "quantized_reduce_scatter"}) {
+    for (const char* name : {"all_gather_v", "all_to_all_v", "quantized_reduce_scatter"}) {
         const std::string line =
             "Running " + std::string(name) + " on global rank -1 which does not belong to the given group.";
         const std::size_t first = log.find(line);

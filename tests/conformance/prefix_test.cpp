@@ -1,5 +1,6 @@
 // scan and exscan on real ranks: in place, asynchronous, planned, collected, of any layout, and what they refuse.
 #include "conformance/world.hpp"
+#include "support/covers.hpp"
 
 #include <algorithm>
 #include <random>
@@ -33,6 +34,7 @@ Longs values_of(int rank, std::size_t count) {
 }
 
 TEST_P(Prefixes, are_those_of_the_ranks_up_to_oneself_or_before_for_any_length) {
+    covers("S24-005", "S24-006");
     for (const int n : {1, 2, 3, 4}) {
         run_ranks(n, GetParam(), [](const ProcessGroup& g) {
             const int me = g.rank();

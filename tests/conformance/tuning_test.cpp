@@ -37,7 +37,7 @@ TEST_P(Tuning, a_group_that_promises_the_same_bits_in_every_run_does_not_choose_
 TEST_P(Tuning, all_ranks_predict_the_same_and_more_for_more_bytes) {
     run_ranks(3, GetParam(), [](const ProcessGroup& g) {
         for (const char* name : {"all_reduce", "broadcast", "reduce", "all_gather", "gather", "scatter",
-                                 "reduce_scatter", "all_to_all", "scan", "exscan"}) {
+                                 "reduce_scatter", "all_to_all", "scan", "exscan", "gather_v", "scatter_v"}) {
             const std::vector<double> mine{g.predicted_us(name, 8), g.predicted_us(name, 64 << 20)};
             EXPECT_GT(mine[0], 0) << name;
             EXPECT_GT(mine[1], 10 * mine[0]) << name;

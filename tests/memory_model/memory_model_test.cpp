@@ -202,6 +202,12 @@ INSTANTIATE_TEST_SUITE_P(
         Protocol{"SlotsAheadOfARoot",
                  [] { return in_slots(Collective::gather, 2, 4, 16); },
                  {{{1, "small_begun store"}, "nobody waits for the places of one that reads nothing"}}},
+        Protocol{"SlotsWithBlocksForARoot",
+                 [] { return in_slots(Collective::gather_v, 2, 4, 0); },
+                 {{{1, "small_begun store"}, "nobody waits for the places of one that reads nothing"}}},
+        Protocol{"SlotsWithBlocksOfARoot",
+                 [] { return in_slots(Collective::scatter_v, 2, 4, 0); },
+                 {{{0, "small_begun store"}, "nobody waits for the root's places"}}},
         Protocol{"RecordsOfCollectives", records, {}}),
     [](const auto& protocol) { return protocol.param.name; });
 

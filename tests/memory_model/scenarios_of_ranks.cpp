@@ -288,7 +288,7 @@ class InSlots {
                                     .output = reinterpret_cast<std::byte*>(side.output.data()),
                                     .block_bytes = words_ * sizeof(std::uint64_t),
                                     .dtype = DType::int64};
-        if (collective_ == Collective::all_to_all) call.set_blocks(side.sent, side.received);
+        if (traits_of(collective_).exchanges()) call.set_blocks(side.sent, side.received);
         Events events;
         engine::SlotState state = side.slots.begin(call, number);
         for (;;) {
@@ -316,9 +316,12 @@ class InSlots {
     static std::uint64_t value(std::size_t rank, std::uint64_t number, std::size_t index) {
         return 1000 * number + 100 * rank + index;
     }
-    static std::size_t words_between(std::size_t from, std::size_t to) { return 1 + (2 * from + to) % 3; }
-
     // The root is rank 0.
+    std::size_t words_between(std::size_t from, std::size_t to) const {
+        if (!traits_of(collective_).exchanges_between(static_cast<int>(from), static_cast<int>(to), 0)) return 0;
+        return 1 + (2 * from + to) % 3;
+    }
+
     void fill(Side& side, std::size_t rank, std::uint64_t number) const {
         side.input.clear(), side.expected.clear(), side.sent.clear(), side.received.clear();
         const auto expect = [&](std::size_t from, std::size_t first, std::size_t words) {
@@ -332,7 +335,7 @@ class InSlots {
                 expect(0, 0, words_);
                 if (rank == 0) side.expected.assign(words_, 0);
             }
-            if (collective_ != Collective::all_to_all) continue;
+            if (!traits_of(collective_).exchanges()) continue;
             side.sent.push_back(words_between(rank, peer));
             side.received.push_back(words_between(peer, rank));
             std::size_t before = 0;

@@ -249,9 +249,9 @@ TEST_F(Graphs, refuse_what_the_host_takes_part_in_and_go_on) {
              },
              "all_gather #[0-9]+: it cannot be captured into a graph: it brings blocks together"},
             {[&] {
-                 all_gather_into_tensor_uneven(long_whole, block, {.output_split_sizes = {4, 5}, .group = g});
+                 all_gather_v(long_whole, block, {.output_split_sizes = {4, 5}, .group = g});
              },
-             "all_gather_into_tensor_uneven #[0-9]+: it cannot be captured into a graph: it brings blocks together"},
+             "all_gather_v #[0-9]+: it cannot be captured into a graph: it brings blocks together"},
         };
         for (const Case& one : cases) {
             const GpuGraph graph(

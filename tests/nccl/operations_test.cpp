@@ -243,9 +243,9 @@ TEST_P(Operations, of_uneven_blocks_are_padded_or_cut_and_leave_the_rest_alone) 
             }
             const std::int64_t own = counts[static_cast<std::size_t>(me)];
             const OnGpu all(gpu, values_of<double>(9, sum)), mine(gpu, values_of<double>(me, own));
-            all_gather_into_tensor_uneven(all, mine, {.output_split_sizes = counts, .group = g});
+            all_gather_v(all, mine, {.output_split_sizes = counts, .group = g});
             const OnGpu whole(gpu, values_of<double>(me, sum)), part(gpu, values_of<double>(9, own));
-            reduce_scatter_tensor_uneven(part, whole, {.input_split_sizes = counts, .group = g});
+            reduce_scatter_v(part, whole, {.input_split_sizes = counts, .group = g});
             const Tensor got = all.values();
             std::int64_t at = 0;
             for (int r = 0; r < n; ++r) {
@@ -255,7 +255,7 @@ TEST_P(Operations, of_uneven_blocks_are_padded_or_cut_and_leave_the_rest_alone) 
                 if (r == me)
                     expect_equal<double>(part.values(),
                                          combined<double>(ReduceOp::Kind::sum, n, own, static_cast<std::size_t>(at)),
-                                         "reduce_scatter_tensor_uneven");
+                                         "reduce_scatter_v");
                 at += counts[static_cast<std::size_t>(r)];
             }
             // Blocks with gaps: what no block covers keeps its value.

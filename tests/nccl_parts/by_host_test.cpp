@@ -86,45 +86,45 @@ TEST_P(HostFallback, runs_every_collective_with_a_root) {
 }
 
 TEST_P(HostFallback, moves_even_and_uneven_blocks_that_adjoin_or_do_not) {
-    on_ranks(
-        3,
-        [](const Rank& me) {
-            const auto rank = static_cast<std::size_t>(me.rank());
-            const std::vector<std::int64_t> sizes{3, 0, 2};
-            std::vector<int> all(5, -1), mine(static_cast<std::size_t>(sizes[rank]), me.rank());
-            all_gather_into_tensor_uneven(me.on(all), me.on(mine), {.output_split_sizes = sizes, .group = me.group});
-            std::vector<std::uint32_t> bits{1, 2, 3, 4, 5}, part(static_cast<std::size_t>(sizes[rank]));
-            reduce_scatter_tensor_uneven(me.on(part), me.on(bits),
-                                         {.input_split_sizes = sizes, .op = ReduceOp::band, .group = me.group});
-            std::vector<int> even(6, -1), two(2, me.rank());
-            all_gather_into_tensor(me.on(even), me.on(two), {.group = me.group});
-            // Lists of tensors that lie apart.
-            std::vector<std::vector<int>> apart(3, std::vector<int>(2, -1)), given(3), taken(3);
-            TensorList outputs, takes;
-            ConstTensorList inputs;
-            for (std::size_t i = 0; i < 3; ++i) {
-                given[i].assign(i + 1, me.rank());
-                taken[i].assign(rank + 1, -1);
-                outputs.push_back(me.on(apart[i]));
-                inputs.push_back(me.on(given[i]));
-                takes.push_back(me.on(taken[i]));
-            }
-            all_gather(outputs, me.on(two), {.group = me.group});
-            all_to_all(takes, inputs, {.group = me.group});
-            std::vector<int> sum(rank + 1);
-            reduce_scatter(me.on(sum), inputs, {.op = ReduceOp::max, .group = me.group});
-            me.wait_for({});
-            EXPECT_EQ(all, (std::vector<int>{0, 0, 0, 2, 2}));
-            EXPECT_EQ(part, rank == 0 ? (std::vector<std::uint32_t>{1, 2, 3})
-                                      : (rank == 1 ? std::vector<std::uint32_t>{} : std::vector<std::uint32_t>{4, 5}));
-            EXPECT_EQ(even, (std::vector<int>{0, 0, 1, 1, 2, 2}));
-            EXPECT_EQ(sum, std::vector<int>(rank + 1, 2));
-            for (int i = 0; i < 3; ++i) {
-                EXPECT_EQ(apart[static_cast<std::size_t>(i)], std::vector<int>(2, i));
-                EXPECT_EQ(taken[static_cast<std::size_t>(i)], std::vector<int>(rank + 1, i));
-            }
-        },
-        {.where = GetParam()});
+    on_ranks(3,
+             [](const Rank& me) {
+                 const auto rank = static_cast<std::size_t>(me.rank());
+                 const std::vector<std::int64_t> sizes{3, 0, 2};
+                 std::vector<int> all(5, -1), mine(static_cast<std::size_t>(sizes[rank]), me.rank());
+                 all_gather_v(me.on(all), me.on(mine), {.output_split_sizes = sizes, .group = me.group});
+                 std::vector<std::uint32_t> bits{1, 2, 3, 4, 5}, part(static_cast<std::size_t>(sizes[rank]));
+                 reduce_scatter_v(me.on(part), me.on(bits),
+                                  {.input_split_sizes = sizes, .op = ReduceOp::band, .group = me.group});
+                 std::vector<int> even(6, -1), two(2, me.rank());
+                 all_gather_into_tensor(me.on(even), me.on(two), {.group = me.group});
+                 // Lists of tensors that lie apart.
+                 std::vector<std::vector<int>> apart(3, std::vector<int>(2, -1)), given(3), taken(3);
+                 TensorList outputs, takes;
+                 ConstTensorList inputs;
+                 for (std::size_t i = 0; i < 3; ++i) {
+                     given[i].assign(i + 1, me.rank());
+                     taken[i].assign(rank + 1, -1);
+                     outputs.push_back(me.on(apart[i]));
+                     inputs.push_back(me.on(given[i]));
+                     takes.push_back(me.on(taken[i]));
+                 }
+                 all_gather(outputs, me.on(two), {.group = me.group});
+                 all_to_all(takes, inputs, {.group = me.group});
+                 std::vector<int> sum(rank + 1);
+                 reduce_scatter(me.on(sum), inputs, {.op = ReduceOp::max, .group = me.group});
+                 me.wait_for({});
+                 EXPECT_EQ(all, (std::vector<int>{0, 0, 0, 2, 2}));
+                 EXPECT_EQ(part, rank == 0
+                                     ? (std::vector<std::uint32_t>{1, 2, 3})
+                                     : (rank == 1 ? std::vector<std::uint32_t>{} : std::vector<std::uint32_t>{4, 5}));
+                 EXPECT_EQ(even, (std::vector<int>{0, 0, 1, 1, 2, 2}));
+                 EXPECT_EQ(sum, std::vector<int>(rank + 1, 2));
+                 for (int i = 0; i < 3; ++i) {
+                     EXPECT_EQ(apart[static_cast<std::size_t>(i)], std::vector<int>(2, i));
+                     EXPECT_EQ(taken[static_cast<std::size_t>(i)], std::vector<int>(rank + 1, i));
+                 }
+             },
+             {.where = GetParam()});
 }
 
 TEST_P(HostFallback, exchanges_blocks_with_gaps_and_leaves_the_gaps_alone) {
@@ -147,6 +147,30 @@ TEST_P(HostFallback, exchanges_blocks_with_gaps_and_leaves_the_gaps_alone) {
                          expected[static_cast<std::size_t>(10 * s + i)] = 100 * s + 3 * (2 - me.rank()) + i;
                  }
                  EXPECT_EQ(output, expected);
+             },
+             {.where = GetParam()});
+}
+
+TEST_P(HostFallback, moves_blocks_to_a_root_and_back_that_only_it_knows) {
+    on_ranks(3,
+             [](const Rank& me) {
+                 // Rank r gives r elements, which go to 10 * r.
+                 const bool is_root = me.rank() == 1;
+                 std::vector<int> input(static_cast<std::size_t>(me.rank()), me.rank()), output(30, -1);
+                 const TensorView all = is_root ? me.on(output) : TensorView();
+                 gather_v(me.on(input), all,
+                          {.receive_counts = {0, 1, 2}, .receive_offsets = {0, 10, 20}, .dst = 1, .group = me.group});
+                 me.wait_for({});
+                 std::vector<int> expected(30, -1), back(input.size(), -1);
+                 expected[10] = 1;
+                 expected[20] = expected[21] = 2;
+                 if (is_root) {
+                     EXPECT_EQ(output, expected);
+                 }
+                 scatter_v(me.on(back), all,
+                           {.send_counts = {0, 1, 2}, .send_offsets = {0, 10, 20}, .src = 1, .group = me.group});
+                 me.wait_for({});
+                 EXPECT_EQ(back, input);
              },
              {.where = GetParam()});
 }
@@ -290,10 +314,10 @@ TEST(ByHostOnADevice, carries_long_ones_out_in_pieces_and_gives_the_memory_back)
                                         static_cast<std::int64_t>(megabyte)};
         std::vector<std::int32_t> given(3 * megabyte + 4), taken(static_cast<std::size_t>(sizes[rank]));
         for (std::size_t i = 0; i < given.size(); ++i) given[i] = static_cast<std::int32_t>(i ^ (rank << 20));
-        reduce_scatter_tensor_uneven(me.on(taken), me.on(given),
-                                     {.input_split_sizes = sizes, .op = ReduceOp::bxor, .group = me.group});
+        reduce_scatter_v(me.on(taken), me.on(given),
+                         {.input_split_sizes = sizes, .op = ReduceOp::bxor, .group = me.group});
         std::vector<std::int32_t> all(given.size());
-        all_gather_into_tensor_uneven(me.on(all), me.on(taken), {.output_split_sizes = sizes, .group = me.group});
+        all_gather_v(me.on(all), me.on(taken), {.output_split_sizes = sizes, .group = me.group});
         work.wait();
         me.wait_for({});
         std::size_t wrong = 0;

@@ -121,15 +121,16 @@ class Ranks {
         std::optional<engine::Execution> execution;
         // For what says that it runs in slots.
         std::optional<engine::Slots> slots;
+        Request request;  // has the lists of the call
         engine::CollectiveCall call;
         engine::SlotState state;
         bool done_in_slots = false;
 
         void begin_in_slots(const Contract& contract, const engine::Operands& operands) {
             std::uint64_t count = contract.counts.empty() ? contract.count : contract.counts.front();
-            if (!contract.matrix.empty()) count = contract.matrix[0][0];
-            const bool in_place =
-                request_of(contract, context.rank).in_place || contract.collective == Collective::broadcast;
+            request = request_of(contract, context.rank);
+            if (request.largest_count) count = *request.largest_count;
+            const bool in_place = request.in_place || contract.collective == Collective::broadcast;
             call = {.collective = contract.collective,
                     .root = contract.root,
                     .input = in_place ? operands.output : operands.input,
@@ -137,6 +138,7 @@ class Ranks {
                     .block_bytes = count * sizeof(std::int64_t),
                     .count = count,
                     .dtype = operands.dtype};
+            if (!request.send_counts.empty()) call.set_blocks(request.send_counts, request.receive_counts);
             state = slots->begin(call, operations);
             done_in_slots = false;
         }
@@ -263,6 +265,16 @@ TEST_P(Proved, schedules_do_what_was_proved_whoever_is_ahead) {
             for (std::size_t i = 0; i < n; ++i)
                 std::ranges::rotate(matrix[i], matrix[i].begin() + static_cast<long>(i));
             try_all({.collective = Collective::all_to_all, .matrix = matrix});
+            for (const Collective one : {Collective::gather_v, Collective::scatter_v}) {
+                for (const int root : {0, size() - 1}) {
+                    auto rooted = matrix;
+                    for (int from = 0; from < size(); ++from)
+                        for (int to = 0; to < size(); ++to)
+                            if (!traits_of(one).exchanges_between(from, to, root))
+                                rooted[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)] = 0;
+                    try_all({.collective = one, .root = root, .matrix = rooted});
+                }
+            }
         }
         try_all({.collective = Collective::barrier});
     }

@@ -98,6 +98,7 @@ def gathers(rank):
                       receive_counts=[rank + 1] * n, receive_offsets=[(n - 1 - i) * (rank + 2) + 1 for i in range(n)])
     assert apart.tolist() == [v for i in reversed(range(n)) for v in [-1] + [i] * (rank + 1)], apart
     uneven_gathers(rank, n)
+    rooted_blocks(rank, n)
     whole = np.full(3, rank)
     dist.broadcast(whole, src=1)
     dist.barrier()
@@ -114,17 +115,50 @@ def uneven_gathers(rank, n):
     mine = slice(sum(sizes[:rank]), sum(sizes[:rank + 1]))
     for how in ({"output_split_sizes": sizes}, {}):
         gathered = np.zeros_like(rows)
-        dist.all_gather_into_tensor_uneven(gathered, rows[mine], **how)
+        dist.all_gather_v(gathered, rows[mine], **how)
         assert (gathered == rows).all(), gathered
     gathered = np.zeros_like(rows)
     dist.all_gather_into_tensor(gathered, rows[mine], output_split_sizes=sizes, async_op=True).wait()
     assert (gathered == rows).all(), gathered
     for how in ({"input_split_sizes": sizes}, {}):
         part = np.zeros((rank + 1, 2))
-        dist.reduce_scatter_tensor_uneven(part, rows, **how)
+        dist.reduce_scatter_v(part, rows, **how)
         assert (part == n * rows[mine]).all(), part
     dist.reduce_scatter_tensor(part, rows, dist.ReduceOp.MAX, input_split_sizes=sizes)
     assert (part == rows[mine]).all(), part
+
+
+def rooted_blocks(rank, n):
+    """Rank i has i elements; on the root they lie in falling order of ranks, with a gap before each."""
+    counts = list(range(n))
+    offsets = [sum(counts[i + 1:]) + n - i for i in range(n)]
+    mine, whole = np.full(rank, rank + 0.5), np.full(sum(counts) + n, -1.0)
+    want = [v for i in reversed(range(n)) for v in [-1.0] + [i + 0.5] * i]
+    for how in ({}, {"async_op": True}):
+        all_of_them = whole.copy() if rank == 1 else None
+        given = (all_of_them, counts, offsets) if rank == 1 else ()
+        work = dist.gather_v(mine, *given, dst=1, **how)
+        if how:
+            work.wait()
+        assert rank != 1 or all_of_them.tolist() == want, all_of_them
+        back = np.zeros(rank)
+        work = dist.scatter_v(back, *given, group_src=1, **how)
+        if how:
+            work.wait()
+        assert back.tolist() == mine.tolist(), back
+    everywhere = whole.copy()
+    dist.all_gather_v(everywhere, mine, counts, output_offsets=offsets)
+    assert everywhere.tolist() == want, everywhere
+    assert dist.reduce_scatter_tensor_uneven is dist.reduce_scatter_v
+    assert dist.all_gather_into_tensor_uneven is dist.all_gather_v
+    if rank == 1:
+        for call, text in ((lambda: dist.gather_v(mine, whole, counts, [0] * n, dst=1), "overlap in output"),
+                           (lambda: dist.scatter_v(mine, whole, [1, "x"], src=1), "send_counts[1]")):
+            try:
+                call()
+                raise AssertionError(f"nothing refuses what should say {text}")
+            except (dist.InvalidArgument, TypeError) as error:
+                assert text in str(error), error
 
 
 def messages(rank):
@@ -274,7 +308,8 @@ class Collectives(unittest.TestCase):
         self.assertEqual(first, second)
 
     @rows("S20-010", "S20-011", "S8-001", "S8-002", "S8-003", "S8-004", "S8-010", "S8-011", "S8-013", "S8-014", "S8-016", "S8-018", "S8-019",
-          "S8-020", "S8-021", "S8-022", "S8-024", "S8-026", "S8-027", "S8-029", "S8-031", "S8-034", "S8-036")
+          "S8-020", "S8-021", "S8-022", "S8-024", "S8-026", "S8-027", "S8-029", "S8-031", "S8-034", "S8-036", "S24-001", "S24-002",
+          "S24-003", "S24-004")
     def test_every_rank_gets_what_the_others_gave(self):
         for rank, got in enumerate(run_ranks(gathers, 3)):
             self.assertEqual(got[0], [[0], [1, 1], [2, 2, 2]])

@@ -258,7 +258,7 @@ bool Job::Rank::finish_collective() {
     if (!wrong.empty() && agreed)
         job_.wrong_ = fmt::format("rank {}, {} #{}: {}", rank_, to_string(contract.collective), step_->sequence, wrong);
     execution_.reset();
-    if (contract.collective == Collective::all_to_all)
+    if (traits_of(contract.collective).exchanges())
         mailbox_.checks().check_surplus(Channel::of_collective(0, step_->sequence), step_->fingerprint);
     return true;
 }
@@ -446,11 +446,12 @@ void Job::write_script() {
         for (std::size_t r = 0; r < n; ++r) contract.counts.push_back(below(chance_, 40));
         if (contract.collective == Collective::gather || contract.collective == Collective::scatter)
             contract.counts.assign(n, contract.counts.front());
-        if (contract.collective == Collective::all_to_all) {
-            for (std::size_t r = 0; r < n; ++r) {
-                auto& row = contract.matrix.emplace_back();
-                for (std::size_t peer = 0; peer < n; ++peer)
-                    row.push_back(below(chance_, 3) == 0 ? 0 : below(chance_, 30));
+        for (int r = 0; traits_of(contract.collective).exchanges() && r < size_; ++r) {
+            auto& row = contract.matrix.emplace_back();
+            for (int peer = 0; peer < size_; ++peer) {
+                const bool none = below(chance_, 3) == 0;
+                row.push_back(none ? 0 : below(chance_, 30));
+                if (!traits_of(contract.collective).exchanges_between(r, peer, contract.root)) row.back() = 0;
             }
         }
         if (traits_of(contract.collective).may_be_in_place(1, 0)) contract.in_place = below(chance_, 2) == 0;

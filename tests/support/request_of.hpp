@@ -10,6 +10,19 @@
 
 namespace tutti {
 
+/// Whether every block of an exchange has `count` elements.
+inline bool is_even(const schedule::Contract& contract, std::uint64_t count) {
+    const auto ranks = static_cast<int>(contract.matrix.size());
+    for (int from = 0; from < ranks; ++from) {
+        for (int to = 0; to < ranks; ++to) {
+            if (traits_of(contract.collective).exchanges_between(from, to, contract.root) &&
+                contract.matrix[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)] != count)
+                return false;
+        }
+    }
+    return true;
+}
+
 inline algorithm::Request request_of(const schedule::Contract& contract, int rank) {
     algorithm::Request request{
         .collective = contract.collective,
@@ -28,11 +41,9 @@ inline algorithm::Request request_of(const schedule::Contract& contract, int ran
         request.receive_offsets.push_back(std::exchange(received, received + request.receive_counts.back()));
         for (const std::uint64_t count : contract.matrix[peer]) largest = std::max(largest, count);
     }
-    if (contract.collective == Collective::all_to_all) {
+    if (traits_of(contract.collective).exchanges()) {
         request.largest_count = largest;
-        request.even = std::ranges::all_of(contract.matrix, [&](const auto& row) {
-            return std::ranges::all_of(row, [&](std::uint64_t count) { return count == largest; });
-        });
+        request.even = is_even(contract, largest);
     }
     return request;
 }

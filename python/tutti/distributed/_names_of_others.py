@@ -7,16 +7,16 @@ from __future__ import annotations
 import sys
 
 OURS = {
-    "Allgather": "all_gather_into_tensor", "Allgatherv": "all_gather_into_tensor_uneven", "Allreduce": "all_reduce",
+    "Allgather": "all_gather_into_tensor", "Allgatherv": "all_gather_v", "Allreduce": "all_reduce",
     "Alltoall": "all_to_all_single", "Alltoallv": "all_to_all_v", "Barrier": "barrier", "Bcast": "broadcast",
     "COMM_WORLD": "group.WORLD", "Comm": "ProcessGroup", "Create_group": "new_group", "Exscan": "exscan",
-    "Finalize": "destroy_process_group", "Gather": "gather", "Get_rank": "get_rank", "Get_size": "get_world_size",
-    "IN_PLACE": "all_reduce, which works in place", "Init": "init_process_group", "Irecv": "irecv", "Isend": "isend",
+    "Finalize": "destroy_process_group", "Gather": "gather", "Gatherv": "gather_v", "Get_rank": "get_rank",
+    "Get_size": "get_world_size", "IN_PLACE": "all_reduce, which works in place", "Init": "init_process_group", "Irecv": "irecv", "Isend": "isend",
     "LAND": "ReduceOp.MIN", "LOR": "ReduceOp.MAX", "MAX": "ReduceOp.MAX", "MIN": "ReduceOp.MIN", "PROD": "ReduceOp.PRODUCT",
-    "Recv": "recv", "Reduce": "reduce", "Reduce_scatter": "reduce_scatter_tensor_uneven",
-    "Reduce_scatter_block": "reduce_scatter_tensor", "SUM": "ReduceOp.SUM", "Scan": "scan", "Scatter": "scatter", "Send": "send",
-    "Split": "split_group", "allgather": "all_gather_object", "allreduce": "all_reduce", "alltoall": "all_to_all_single",
-    "bcast": "broadcast_object_list", "finalize": "destroy_process_group", "init": "init_process_group",
+    "Recv": "recv", "Reduce": "reduce", "Reduce_scatter": "reduce_scatter_v",
+    "Reduce_scatter_block": "reduce_scatter_tensor", "SUM": "ReduceOp.SUM", "Scan": "scan", "Scatter": "scatter",
+    "Scatterv": "scatter_v", "Send": "send", "Split": "split_group", "allgather": "all_gather_object", "allreduce": "all_reduce",
+    "alltoall": "all_to_all_single", "bcast": "broadcast_object_list", "finalize": "destroy_process_group", "init": "init_process_group",
     "local_rank": "os.environ[\"LOCAL_RANK\"]", "rank": "get_rank", "shutdown": "destroy_process_group",
     "size": "get_world_size",
 }

@@ -17,16 +17,17 @@ from __future__ import annotations
 from .exchanges import all_to_all, all_to_all_single, all_to_all_v, barrier, monitored_barrier
 from .gathers import (
     all_gather, all_gather_coalesced, all_gather_into_tensor, all_gather_into_tensor_coalesced,
-    all_gather_into_tensor_uneven, broadcast, gather, scatter,
+    all_gather_into_tensor_uneven, all_gather_v, broadcast, gather, gather_v, scatter, scatter_v,
 )
 from .reductions import (
     all_reduce, all_reduce_coalesced, exscan, reduce, reduce_scatter, reduce_scatter_tensor, reduce_scatter_tensor_coalesced,
-    reduce_scatter_tensor_uneven, scan,
+    reduce_scatter_tensor_uneven, reduce_scatter_v, scan,
 )
 
 __all__ = [
     "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_into_tensor_coalesced",
-    "all_gather_into_tensor_uneven", "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "all_to_all_v",
-    "barrier", "broadcast", "exscan", "gather", "monitored_barrier", "reduce", "reduce_scatter", "reduce_scatter_tensor",
-    "reduce_scatter_tensor_coalesced", "reduce_scatter_tensor_uneven", "scan", "scatter",
+    "all_gather_into_tensor_uneven", "all_gather_v", "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single",
+    "all_to_all_v", "barrier", "broadcast", "exscan", "gather", "gather_v", "monitored_barrier", "reduce", "reduce_scatter",
+    "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced", "reduce_scatter_tensor_uneven", "reduce_scatter_v", "scan",
+    "scatter", "scatter_v",
 ]

@@ -11,7 +11,7 @@ from ._arguments import Array, Group
 
 __all__ = [
     "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_into_tensor_coalesced",
-    "all_gather_into_tensor_uneven", "broadcast", "gather", "scatter",
+    "all_gather_into_tensor_uneven", "all_gather_v", "broadcast", "gather", "gather_v", "scatter", "scatter_v",
 ]
 
 
@@ -107,7 +107,7 @@ def all_gather_into_tensor(output_tensor: Array, input_tensor: Array, group: Gro
         input_tensor: what this rank gives.
         group: the ranks that take part; None: the default group.
         async_op: return a Work at once; no array may be touched before it is complete.
-        output_split_sizes: rows of each rank's input: with them it is all_gather_into_tensor_uneven.
+        output_split_sizes: rows of each rank's input: with them it is all_gather_v.
         timeout: of this call; None or zero: the group's.
 
     Returns:
@@ -122,36 +122,36 @@ def all_gather_into_tensor(output_tensor: Array, input_tensor: Array, group: Gro
         >>> dist.all_gather_into_tensor(everyone, np.ones(2))
     """
     if output_split_sizes is not None:
-        return all_gather_into_tensor_uneven(output_tensor, input_tensor, output_split_sizes, group, async_op,
-                                             timeout=timeout)
+        return all_gather_v(output_tensor, input_tensor, output_split_sizes, group, async_op, timeout=timeout)
     return _core.all_gather_into_tensor(output_tensor, input_tensor, group, async_op, timeout)
 
 
 @overload
-def all_gather_into_tensor_uneven(output: Array, input: Array, output_split_sizes: list[int] | None = ...,
-                                  group: Group = ..., async_op: Literal[False] = ..., *,
-                                  timeout: timedelta | None = ...) -> None: ...
+def all_gather_v(output: Array, input: Array, output_split_sizes: list[int] | None = ..., group: Group = ...,
+                 async_op: Literal[False] = ..., *, output_offsets: list[int] | None = ...,
+                 timeout: timedelta | None = ...) -> None: ...
 @overload
-def all_gather_into_tensor_uneven(output: Array, input: Array, output_split_sizes: list[int] | None = ...,
-                                  group: Group = ..., async_op: Literal[True] = ..., *,
-                                  timeout: timedelta | None = ...) -> Work: ...
+def all_gather_v(output: Array, input: Array, output_split_sizes: list[int] | None = ..., group: Group = ...,
+                 async_op: Literal[True] = ..., *, output_offsets: list[int] | None = ...,
+                 timeout: timedelta | None = ...) -> Work: ...
 @overload
-def all_gather_into_tensor_uneven(output: Array, input: Array, output_split_sizes: list[int] | None = ...,
-                                  group: Group = ..., async_op: bool = ..., *,
-                                  timeout: timedelta | None = ...) -> Work | None: ...
-def all_gather_into_tensor_uneven(output: Array, input: Array, output_split_sizes: list[int] | None = None,
-                                  group: Group = None, async_op: bool = False, *,
-                                  timeout: timedelta | None = None) -> Work | None:
-    """All inputs one after the other, along dimension 0.
+def all_gather_v(output: Array, input: Array, output_split_sizes: list[int] | None = ..., group: Group = ...,
+                 async_op: bool = ..., *, output_offsets: list[int] | None = ...,
+                 timeout: timedelta | None = ...) -> Work | None: ...
+def all_gather_v(output: Array, input: Array, output_split_sizes: list[int] | None = None, group: Group = None,
+                 async_op: bool = False, *, output_offsets: list[int] | None = None,
+                 timeout: timedelta | None = None) -> Work | None:
+    """All inputs, of different lengths, along dimension 0 (MPI_Allgatherv). all_gather_into_tensor_uneven is its former name.
 
     Args:
-        output: of sum(output_split_sizes) rows.
+        output: of sum(output_split_sizes) rows; with `output_offsets`, of any that have room for the blocks.
         input: this rank's rows.
         output_split_sizes: rows of each rank's input, the same on all ranks; zero is allowed. None: every rank tells its
             rows, by one more small all_gather; where nothing can be asked, with `async_op` and while calls are coalesced,
             the rows are even.
         group: the ranks that take part; None: the default group.
         async_op: return a Work at once; no array may be touched before it is complete.
+        output_offsets: the row at which each rank's rows begin; the others keep their values. None: one after the other.
         timeout: of this call; None or zero: the group's.
 
     Returns:
@@ -164,9 +164,12 @@ def all_gather_into_tensor_uneven(output: Array, input: Array, output_split_size
     Example:
         >>> rows = [2 + rank for rank in range(dist.get_world_size())]
         >>> everyone = np.empty((sum(rows), 3))
-        >>> dist.all_gather_into_tensor_uneven(everyone, np.ones((rows[dist.get_rank()], 3)), rows)
+        >>> dist.all_gather_v(everyone, np.ones((rows[dist.get_rank()], 3)), rows)
     """
-    return _core.all_gather_into_tensor_uneven(output, input, output_split_sizes, group, async_op, timeout)
+    return _core.all_gather_v(output, input, output_split_sizes, output_offsets, group, async_op, timeout)
+
+
+all_gather_into_tensor_uneven = all_gather_v
 
 
 @overload
@@ -241,6 +244,105 @@ def scatter(tensor: Array, scatter_list: Sequence[Array] | None = None, src: int
         >>> dist.scatter(mine, parts, src=0)
     """
     return _core.scatter(tensor, scatter_list, src, group_src, group, async_op, timeout)
+
+
+@overload
+def gather_v(input: Array, output: Array | None = ..., receive_counts: list[int] | None = ...,
+             receive_offsets: list[int] | None = ..., dst: int | None = ..., group: Group = ...,
+             async_op: Literal[False] = ..., group_dst: int | None = ..., *, timeout: timedelta | None = ...) -> None: ...
+@overload
+def gather_v(input: Array, output: Array | None = ..., receive_counts: list[int] | None = ...,
+             receive_offsets: list[int] | None = ..., dst: int | None = ..., group: Group = ...,
+             async_op: Literal[True] = ..., group_dst: int | None = ..., *, timeout: timedelta | None = ...) -> Work: ...
+@overload
+def gather_v(input: Array, output: Array | None = ..., receive_counts: list[int] | None = ...,
+             receive_offsets: list[int] | None = ..., dst: int | None = ..., group: Group = ...,
+             async_op: bool = ..., group_dst: int | None = ..., *, timeout: timedelta | None = ...) -> Work | None: ...
+def gather_v(input: Array, output: Array | None = None, receive_counts: list[int] | None = None,
+             receive_offsets: list[int] | None = None, dst: int | None = None, group: Group = None,
+             async_op: bool = False, group_dst: int | None = None, *, timeout: timedelta | None = None) -> Work | None:
+    """Blocks of different lengths on the root, from every rank (MPI_Gatherv): receive_counts[i] elements from rank i go to
+    receive_offsets[i] of `output`. A rank knows only its own length.
+
+    Counts and offsets are elements of the flattened array on the root; there alone they matter, and `output` does.
+
+    Args:
+        input: what this rank gives; each rank gives as much as it likes.
+        output: on the root, where the blocks go; elements that no block covers keep their values. On the root, `input` may be its
+            block of it. None elsewhere.
+        receive_counts: elements from each rank, zero is allowed; None: equal blocks that cover `output`.
+        receive_offsets: where each block begins; None: one after the other.
+        dst: global rank of the root; by default 0.
+        group: the ranks that take part; None: the default group.
+        async_op: return a Work at once; no array may be touched before it is complete.
+        group_dst: the root's rank in the group, instead of `dst`.
+        timeout: of this call; None or zero: the group's.
+
+    Returns:
+        A Work with `async_op`; otherwise None, as outside of the group (with a UserWarning).
+
+    Raises:
+        InvalidArgument: on the root, before anything is sent; the others wait for it then.
+        CollectiveMismatch, PeerLost, Timeout, Aborted: on every rank; the group is unusable afterwards.
+
+    Example:
+        >>> rank, n = dist.get_rank(), dist.get_world_size()
+        >>> counts = [1 + i for i in range(n)]
+        >>> everyone = np.zeros(sum(counts)) if rank == 0 else None
+        >>> dist.gather_v(np.full(1 + rank, 7.0), everyone, counts)
+        >>> rank != 0 or everyone[0] == 7.0
+        True
+    """
+    return _core.gather_v(input, output, receive_counts, receive_offsets, dst, group_dst, group, async_op, timeout)
+
+
+@overload
+def scatter_v(output: Array, input: Array | None = ..., send_counts: list[int] | None = ...,
+              send_offsets: list[int] | None = ..., src: int | None = ..., group: Group = ...,
+              async_op: Literal[False] = ..., group_src: int | None = ..., *, timeout: timedelta | None = ...) -> None: ...
+@overload
+def scatter_v(output: Array, input: Array | None = ..., send_counts: list[int] | None = ...,
+              send_offsets: list[int] | None = ..., src: int | None = ..., group: Group = ...,
+              async_op: Literal[True] = ..., group_src: int | None = ..., *, timeout: timedelta | None = ...) -> Work: ...
+@overload
+def scatter_v(output: Array, input: Array | None = ..., send_counts: list[int] | None = ...,
+              send_offsets: list[int] | None = ..., src: int | None = ..., group: Group = ...,
+              async_op: bool = ..., group_src: int | None = ..., *, timeout: timedelta | None = ...) -> Work | None: ...
+def scatter_v(output: Array, input: Array | None = None, send_counts: list[int] | None = None,
+              send_offsets: list[int] | None = None, src: int | None = None, group: Group = None,
+              async_op: bool = False, group_src: int | None = None, *, timeout: timedelta | None = None) -> Work | None:
+    """Blocks of different lengths from the root, to every rank (MPI_Scatterv): the send_counts[i] elements at send_offsets[i] of
+    `input` go to rank i. A rank knows only its own length.
+
+    Counts and offsets are elements of the flattened array on the root; there alone they matter, and `input` does.
+
+    Args:
+        output: gets this rank's block, as long as the root says.
+        input: on the root, where the blocks are; they may overlap. On the root, `output` may be its block of it. None elsewhere.
+        send_counts: elements for each rank, zero is allowed; None: equal blocks that cover `input`.
+        send_offsets: where each block begins; None: one after the other.
+        src: global rank of the root; by default 0.
+        group: the ranks that take part; None: the default group.
+        async_op: return a Work at once; no array may be touched before it is complete.
+        group_src: the root's rank in the group, instead of `src`.
+        timeout: of this call; None or zero: the group's.
+
+    Returns:
+        A Work with `async_op`; otherwise None, as outside of the group (with a UserWarning).
+
+    Raises:
+        InvalidArgument: on the root, before anything is sent; the others wait for it then.
+        CollectiveMismatch, PeerLost, Timeout, Aborted: on every rank; the group is unusable afterwards.
+
+    Example:
+        >>> rank, n = dist.get_rank(), dist.get_world_size()
+        >>> counts = [1 + i for i in range(n)]
+        >>> mine = np.empty(1 + rank)
+        >>> dist.scatter_v(mine, np.ones(sum(counts)) if rank == 0 else None, counts)
+        >>> mine[-1]
+        np.float64(1.0)
+    """
+    return _core.scatter_v(output, input, send_counts, send_offsets, src, group_src, group, async_op, timeout)
 
 
 @overload

@@ -24,9 +24,10 @@ from .device_mesh import DeviceMesh
 from .neighbors import Halo, _as_tuples
 
 __all__ = [
-    "Plan", "all_gather", "all_gather_into_tensor", "all_gather_into_tensor_uneven", "all_reduce", "all_to_all",
-    "all_to_all_single", "all_to_all_v", "barrier", "broadcast", "exchange_halos", "exscan", "gather", "neighbor_all_gather",
-    "neighbor_all_to_all", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_tensor_uneven", "scan", "scatter", "send",
+    "Plan", "all_gather", "all_gather_into_tensor", "all_gather_into_tensor_uneven", "all_gather_v", "all_reduce", "all_to_all",
+    "all_to_all_single", "all_to_all_v", "barrier", "broadcast", "exchange_halos", "exscan", "gather", "gather_v",
+    "neighbor_all_gather", "neighbor_all_to_all", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor",
+    "reduce_scatter_tensor_uneven", "reduce_scatter_v", "scan", "scatter", "scatter_v", "send",
 ]
 
 
@@ -102,19 +103,46 @@ def all_gather_into_tensor(output_tensor: Array, input_tensor: Array, group: Gro
         >>> plan.run()
     """
     if output_split_sizes is not None:
-        return all_gather_into_tensor_uneven(output_tensor, input_tensor, output_split_sizes, group, timeout=timeout)
+        return all_gather_v(output_tensor, input_tensor, output_split_sizes, group, timeout=timeout)
     return _core.plan_all_gather_into_tensor(output_tensor, input_tensor, group, timeout)
 
 
-def all_gather_into_tensor_uneven(output: Array, input: Array, output_split_sizes: list[int] | None = None,
-                                  group: Group = None, *, timeout: timedelta | None = None) -> Plan:
-    """A plan of tutti.distributed.all_gather_into_tensor_uneven, whose arguments these are.
+def all_gather_v(output: Array, input: Array, output_split_sizes: list[int] | None = None, group: Group = None, *,
+                 output_offsets: list[int] | None = None, timeout: timedelta | None = None) -> Plan:
+    """A plan of tutti.distributed.all_gather_v, whose arguments these are.
 
     Example:
-        >>> plan = dist.plan.all_gather_into_tensor_uneven(np.empty((3, 2)), np.ones((3, 2)), [3])
+        >>> plan = dist.plan.all_gather_v(np.empty((3, 2)), np.ones((3, 2)), [3])
         >>> plan.run()
     """
-    return _core.plan_all_gather_into_tensor_uneven(output, input, output_split_sizes, group, timeout)
+    return _core.plan_all_gather_v(output, input, output_split_sizes, output_offsets, group, timeout)
+
+
+all_gather_into_tensor_uneven = all_gather_v
+
+
+def gather_v(input: Array, output: Array | None = None, receive_counts: list[int] | None = None,
+             receive_offsets: list[int] | None = None, dst: int | None = None, group: Group = None,
+             group_dst: int | None = None, *, timeout: timedelta | None = None) -> Plan:
+    """A plan of tutti.distributed.gather_v, whose arguments these are.
+
+    Example:
+        >>> plan = dist.plan.gather_v(np.ones(3), np.empty(3), [3])
+        >>> plan.run()
+    """
+    return _core.plan_gather_v(input, output, receive_counts, receive_offsets, dst, group_dst, group, timeout)
+
+
+def scatter_v(output: Array, input: Array | None = None, send_counts: list[int] | None = None,
+              send_offsets: list[int] | None = None, src: int | None = None, group: Group = None,
+              group_src: int | None = None, *, timeout: timedelta | None = None) -> Plan:
+    """A plan of tutti.distributed.scatter_v, whose arguments these are.
+
+    Example:
+        >>> plan = dist.plan.scatter_v(np.empty(3), np.ones(3), [3])
+        >>> plan.run()
+    """
+    return _core.plan_scatter_v(output, input, send_counts, send_offsets, src, group_src, group, timeout)
 
 
 def gather(tensor: Array, gather_list: Sequence[Array] | None = None, dst: int | None = None, group: Group = None,
@@ -159,20 +187,22 @@ def reduce_scatter_tensor(output: Array, input: Array, op: ReduceOp = ReduceOp.S
         >>> plan.run()
     """
     if input_split_sizes is not None:
-        return reduce_scatter_tensor_uneven(output, input, input_split_sizes, op, group, timeout=timeout)
+        return reduce_scatter_v(output, input, input_split_sizes, op, group, timeout=timeout)
     return _core.plan_reduce_scatter_tensor(output, input, op, group, timeout)
 
 
-def reduce_scatter_tensor_uneven(output: Array, input: Array, input_split_sizes: list[int] | None = None,
-                                 op: ReduceOp = ReduceOp.SUM, group: Group = None, *,
-                                 timeout: timedelta | None = None) -> Plan:
-    """A plan of tutti.distributed.reduce_scatter_tensor_uneven, whose arguments these are.
+def reduce_scatter_v(output: Array, input: Array, input_split_sizes: list[int] | None = None,
+                     op: ReduceOp = ReduceOp.SUM, group: Group = None, *, timeout: timedelta | None = None) -> Plan:
+    """A plan of tutti.distributed.reduce_scatter_v, whose arguments these are.
 
     Example:
-        >>> plan = dist.plan.reduce_scatter_tensor_uneven(np.empty((3, 2)), np.ones((3, 2)), [3])
+        >>> plan = dist.plan.reduce_scatter_v(np.empty((3, 2)), np.ones((3, 2)), [3])
         >>> plan.run()
     """
-    return _core.plan_reduce_scatter_tensor_uneven(output, input, input_split_sizes, op, group, timeout)
+    return _core.plan_reduce_scatter_v(output, input, input_split_sizes, op, group, timeout)
+
+
+reduce_scatter_tensor_uneven = reduce_scatter_v
 
 
 def all_to_all_single(output: Array, input: Array, output_split_sizes: list[int] | None = None,

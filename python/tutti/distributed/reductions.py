@@ -11,7 +11,7 @@ from ._arguments import Array, Group
 
 __all__ = [
     "all_reduce", "all_reduce_coalesced", "exscan", "reduce", "reduce_scatter", "reduce_scatter_tensor",
-    "reduce_scatter_tensor_coalesced", "reduce_scatter_tensor_uneven", "scan",
+    "reduce_scatter_tensor_coalesced", "reduce_scatter_tensor_uneven", "reduce_scatter_v", "scan",
 ]
 
 
@@ -216,7 +216,7 @@ def reduce_scatter_tensor(output: Array, input: Array, op: ReduceOp = ReduceOp.S
         op: how elements are combined; BAND, BOR and BXOR are for integers and booleans, AVG is not for booleans.
         group: the ranks that take part; None: the default group.
         async_op: return a Work at once; no array may be touched before it is complete.
-        input_split_sizes: rows of each rank's block: with them it is reduce_scatter_tensor_uneven.
+        input_split_sizes: rows of each rank's block: with them it is reduce_scatter_v.
         timeout: of this call; None or zero: the group's.
 
     Returns:
@@ -233,26 +233,27 @@ def reduce_scatter_tensor(output: Array, input: Array, op: ReduceOp = ReduceOp.S
         1.0
     """
     if input_split_sizes is not None:
-        return reduce_scatter_tensor_uneven(output, input, input_split_sizes, op, group, async_op, timeout=timeout)
+        return reduce_scatter_v(output, input, input_split_sizes, op, group, async_op, timeout=timeout)
     return _core.reduce_scatter_tensor(output, input, op, group, async_op, timeout)
 
 
 @overload
-def reduce_scatter_tensor_uneven(output: Array, input: Array, input_split_sizes: list[int] | None = ...,
-                                 op: ReduceOp = ..., group: Group = ..., async_op: Literal[False] = ..., *,
-                                 timeout: timedelta | None = ...) -> None: ...
+def reduce_scatter_v(output: Array, input: Array, input_split_sizes: list[int] | None = ...,
+                     op: ReduceOp = ..., group: Group = ..., async_op: Literal[False] = ..., *,
+                     timeout: timedelta | None = ...) -> None: ...
 @overload
-def reduce_scatter_tensor_uneven(output: Array, input: Array, input_split_sizes: list[int] | None = ...,
-                                 op: ReduceOp = ..., group: Group = ..., async_op: Literal[True] = ..., *,
-                                 timeout: timedelta | None = ...) -> Work: ...
+def reduce_scatter_v(output: Array, input: Array, input_split_sizes: list[int] | None = ...,
+                     op: ReduceOp = ..., group: Group = ..., async_op: Literal[True] = ..., *,
+                     timeout: timedelta | None = ...) -> Work: ...
 @overload
-def reduce_scatter_tensor_uneven(output: Array, input: Array, input_split_sizes: list[int] | None = ...,
-                                 op: ReduceOp = ..., group: Group = ..., async_op: bool = ..., *,
-                                 timeout: timedelta | None = ...) -> Work | None: ...
-def reduce_scatter_tensor_uneven(output: Array, input: Array, input_split_sizes: list[int] | None = None,
-                                 op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False, *,
-                                 timeout: timedelta | None = None) -> Work | None:
-    """As reduce_scatter with one input, of which rank i gets the i-th block of rows.
+def reduce_scatter_v(output: Array, input: Array, input_split_sizes: list[int] | None = ...,
+                     op: ReduceOp = ..., group: Group = ..., async_op: bool = ..., *,
+                     timeout: timedelta | None = ...) -> Work | None: ...
+def reduce_scatter_v(output: Array, input: Array, input_split_sizes: list[int] | None = None,
+                     op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False, *,
+                     timeout: timedelta | None = None) -> Work | None:
+    """As reduce_scatter with one input, of which rank i gets the i-th block of rows (MPI_Reduce_scatter).
+    reduce_scatter_tensor_uneven is its former name.
 
     Args:
         output: this rank's block, of input_split_sizes[rank] rows.
@@ -275,9 +276,12 @@ def reduce_scatter_tensor_uneven(output: Array, input: Array, input_split_sizes:
     Example:
         >>> rows = [2 + rank for rank in range(dist.get_world_size())]
         >>> mine = np.empty((rows[dist.get_rank()], 3))
-        >>> dist.reduce_scatter_tensor_uneven(mine, np.ones((sum(rows), 3)), rows)
+        >>> dist.reduce_scatter_v(mine, np.ones((sum(rows), 3)), rows)
     """
-    return _core.reduce_scatter_tensor_uneven(output, input, input_split_sizes, op, group, async_op, timeout)
+    return _core.reduce_scatter_v(output, input, input_split_sizes, op, group, async_op, timeout)
+
+
+reduce_scatter_tensor_uneven = reduce_scatter_v
 
 
 @overload

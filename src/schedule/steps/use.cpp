@@ -92,6 +92,9 @@ void Uses::read(Line& line, Reading& r) {
         return static_cast<Rank>(found - use.ranks.begin());
     };
     const CollectiveTraits& traits = traits_of(use.part.collective);
+    if (traits.exchanges() && traits.is_rooted())
+        line.fail(fmt::format("{} is for ranks that do not know the others' counts", to_string(use.part.collective)),
+                  "gather or scatter, with counts");
     use.part.ranks = static_cast<int>(use.ranks.size());
     use.part.me = position(r.rank);
     if (traits.is_rooted()) {
