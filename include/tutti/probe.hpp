@@ -51,8 +51,9 @@ struct ProbeOptions {
 /// Blocks until a message has come that the options name and that no receive waits for, and describes it. The message
 /// stays: the next receive or probe that it matches finds the same one. Of the messages of one sender it is the one
 /// that was sent first. A message is one of send, isend and sendrecv; objects are none.
-/// errors   InvalidArgument: also where another backend carries the group's messages in host memory (gloo, mpi: receive
-///          into the largest tensor that may come, or send the length first), and in a graph's capture. PeerLost,
+/// errors   InvalidArgument: also where a backend that moves whole messages serves the group's host memory (gloo, mpi
+/// and
+///          hf_zmq carry bytes, and probes work over them), and in a graph's capture. PeerLost,
 ///          Timeout, Aborted: as recv; the group is unusable afterwards.
 /// cost     no message: the description is in the head that every message has. With any tag: a look at all messages
 /// that

@@ -33,11 +33,12 @@ record::Ticket begin(record::Recorder& recorder, const Ranks& ranks, const Opera
         const Kind kind = operation.is_receive ? Kind::receive : Kind::send;
         // A probe waits as a receive does, and receives nothing.
         const bool is_probe = transfer.match != transport::Transfer::Match::take;
+        const bool any_tag = is_probe && ~transfer.channel_bits != 0;
         return recorder.begin({.sequence = is_probe ? 0 : recorder.number_message(kind, peer),
                                .fingerprint = transfer.fingerprint,
                                .bytes = transfer.bytes,
                                .peer = peer,
-                               .tag = Channel::tag(transfer.channel),
+                               .tag = any_tag ? -1 : Channel::tag(transfer.channel),
                                .kind = kind},
                               record::State::started);
     }

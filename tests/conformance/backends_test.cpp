@@ -132,6 +132,15 @@ TEST(Backends, fail_a_receive_whose_sender_is_no_rank_of_the_group) {
     w.destroy();
 }
 
+TEST(Backends, that_move_whole_messages_are_not_asked_for_the_next_one) {
+    Backend::register_backend("mover", Backend::Plain([](auto...) { return std::make_shared<Stranger>(); }),
+                              {Device::Type::cpu});
+    ProcessGroup w({.store = HashStore(), .rank = 0, .world_size = 1, .backend = "mover"});
+    const std::string text = message_of<InvalidArgument>([&] { (void)iprobe({.group = w}); });
+    EXPECT_TRUE(has(text, "iprobe: the backend mover carries the messages of group")) << text;
+    w.destroy();
+}
+
 /// Puts operations into a stream, and ends them when it is told to.
 class Lane : public CustomBackend {
  public:
@@ -208,6 +217,9 @@ TEST(Backends, of_a_device_work_in_the_streams_of_their_callers) {
     }
     EXPECT_EQ(log.order, "(..)");
     EXPECT_EQ(log.waits.size(), 6U) << "the future's, one, and both of the scope's";
+    log.order.clear();
+    EXPECT_EQ(sendrecv(on_device(x), 0, on_device(y), 0, {.group = w}), 0);
+    EXPECT_EQ(log.order, "(..)") << "a backend begins both sides as one";
     const auto overlapping = [&] {
         const TensorView front = on_device(far), back(far.data() + 1, {1}, float32, {}, {Device::Type::cuda, 0});
         reduce_scatter_tensor(back, TensorView(front.data(), {1}, float32, {}, front.device()), {.group = w});

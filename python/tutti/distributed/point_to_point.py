@@ -306,7 +306,7 @@ def probe(src: int | None = None, group: Group = None, tag: int | None = None, g
         What the message is: its sender, tag, dtype and number of elements.
 
     Raises:
-        InvalidArgument: outside of the group, and where another backend carries its messages (gloo, mpi).
+        InvalidArgument: outside of the group, and where a backend of others moves its messages (not gloo, mpi, hf_zmq).
         PeerLost, Timeout, Aborted: the group is unusable afterwards.
 
     Example:
