@@ -48,7 +48,7 @@ class Operation;
 struct DistributedBackendOptions;
 
 /// The version of this header; tutti loads no libraries of another version.
-#define TUTTI_BACKEND_ABI 4
+#define TUTTI_BACKEND_ABI 5
 
 /// A collective has the number that tutti/collectives.hpp gives it.
 enum class BackendCall {

@@ -253,6 +253,25 @@ inline ConstTensorView view(const void* data, Extents shape, DType dtype) {
     return ConstTensorView(data, std::move(shape), dtype);
 }
 
+namespace detail {
+template <class R>
+concept ItemRange =
+    std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
+    std::is_trivially_copyable_v<std::ranges::range_value_t<R>> && !Element<std::ranges::range_value_t<R>> &&
+    (std::is_lvalue_reference_v<R> || std::ranges::borrowed_range<R>);
+}  // namespace detail
+
+/// A view of structures, or of other elements without a dtype: of their bytes, with a row for each. For reductions with
+/// an operator of the caller (ReduceOp::of); for functions that only move elements, where all ranks have the same
+/// representation.
+template <detail::ItemRange R>
+auto items(R&& range) {
+    using T = std::ranges::range_value_t<R>;
+    using View = std::conditional_t<detail::is_const<R>(), ConstTensorView, TensorView>;
+    constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
+    return View(detail::data_of(range), {detail::count_of(range), bytes}, DType::uint8);
+}
+
 /// A tensor that owns (or shares) its memory. Copying the handle shares the memory; clone() copies it.
 class TUTTI_API Tensor {
  public:

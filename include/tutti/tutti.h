@@ -124,6 +124,18 @@ enum {
     TUTTI_PREMUL_SUM = 8 /* each rank multiplies its values by its tutti_options.factor first */
 };
 
+/* An operator of the caller, associative: inout[i] = in[i] op inout[i] for i < count; in[i] comes from the lower ranks.
+ * It runs on the thread that makes progress, must not call tutti, and gets arrays that do not overlap. */
+typedef void (*tutti_op_function)(const void* in, void* inout, size_t count, void* context);
+/* `*op`: for the argument `op` of all reductions of this process, in tensors of `dtype` whose elements have that size;
+ * or, for structures, of TUTTI_UINT8, whose bytes are those of elements of `element_bytes`, 1 to 65536. `commutative`:
+ * 1 or 0; 0: elements are combined strictly in the order of ranks. `name` may be NULL; all ranks must give equal sizes,
+ * commutativity and names. The arrays are aligned as the largest power of two up to 16 that divides the size. */
+TUTTI_API tutti_status tutti_op_create(tutti_op_function function, void* context, size_t element_bytes, int dtype,
+                                       int commutative, const char* name, int* op);
+/* Releases the number; operations that use the operator go on with it. */
+TUTTI_API tutti_status tutti_op_free(int op);
+
 /* ---- Stores ---------------------------------------------------------------------------------------------------- */
 
 /* Key/value stores: how the processes of a job find each other and share small data. Values are bytes, up to 1 GiB.

@@ -109,6 +109,10 @@ bool Array::take_buffer(nb::handle object, Access access, const char* operation,
     }
     has_buffer_ = true;
     const auto dtype = dtype_of_format(buffer_.format, buffer_.itemsize);
+    if (!dtype && WithStructures::bytes() > 0) {
+        take_structures(operation, argument);
+        return true;
+    }
     if (!dtype) {
         throw InvalidArgument(
             fmt::format("{}: {} has elements of format '{}': expected numbers of this machine's byte "
@@ -118,6 +122,21 @@ bool Array::take_buffer(nb::handle object, Access access, const char* operation,
     view_ = TensorView(buffer_.len > 0 ? buffer_.buf : nullptr, shape_of(buffer_), *dtype,
                        element_strides(buffer_, operation, argument));
     return true;
+}
+
+void Array::take_structures(const char* operation, const char* argument) {
+    const auto bytes = static_cast<std::int64_t>(buffer_.itemsize);
+    if (static_cast<std::size_t>(bytes) != WithStructures::bytes()) {
+        throw InvalidArgument(fmt::format("{}: {} has elements of {} bytes: expected {}, the element size of op",
+                                          operation, argument, bytes, WithStructures::bytes()));
+    }
+    std::vector<std::int64_t> shape(buffer_.shape, buffer_.shape + buffer_.ndim), strides;
+    shape.push_back(bytes);
+    if (buffer_.strides != nullptr && !PyBuffer_IsContiguous(&buffer_, 'C')) {
+        strides.assign(buffer_.strides, buffer_.strides + buffer_.ndim);
+        strides.push_back(1);
+    }
+    view_ = TensorView(buffer_.len > 0 ? buffer_.buf : nullptr, Extents(shape), uint8, Extents(strides));
 }
 
 // ml_dtypes' arrays: NumPy does not export their elements, but those of a view as integers of their size.

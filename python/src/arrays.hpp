@@ -9,8 +9,10 @@
 
 #include "python.hpp"
 
+#include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti::python {
@@ -54,6 +56,7 @@ class Array {
 
  private:
     bool take_buffer(nb::handle object, Access access, const char* operation, const char* argument);
+    void take_structures(const char* operation, const char* argument);
     bool take_typed_array(nb::handle object, Access access, const char* operation, const char* argument);
     bool take_dlpack(nb::handle object, const char* operation, const char* argument);
     nb::object dlpack_of(nb::handle object);
@@ -63,6 +66,21 @@ class Array {
     bool has_buffer_ = false;
     Tensor shared_;      // a DLPack tensor
     nb::object stream_;  // StreamSource::current
+};
+
+/// While it lives, this thread's Arrays may have elements that tensors do not have, such as NumPy's structures, of
+/// `element_bytes` bytes: their views are of uint8, with the bytes of an element as another dimension. 0: they may not.
+class WithStructures {
+ public:
+    explicit WithStructures(std::size_t element_bytes) : before_(std::exchange(bytes_, element_bytes)) {}
+    ~WithStructures() { bytes_ = before_; }
+    WithStructures(const WithStructures&) = delete;
+    WithStructures& operator=(const WithStructures&) = delete;
+    static std::size_t bytes() noexcept { return bytes_; }
+
+ private:
+    inline static thread_local std::size_t bytes_ = 0;
+    std::size_t before_;
 };
 
 /// The source of the first array on a device.

@@ -1,6 +1,7 @@
 // The collectives on arrays, and their plans, made from the table (tutti/collectives.def). Arguments are positional
 // here: a function's arrays, its settings, the group, whether it is asynchronous (plans have no such argument), the
 // timeout. tutti.distributed gives them their names and defaults.
+#include "operators.hpp"
 #include "parts.hpp"
 #include "plans.hpp"
 
@@ -356,8 +357,14 @@ Forms(Blocking, Asynchronous, Planned) -> Forms<Blocking, Asynchronous, Planned>
 template <class Tensors, class Options, class Way, class Forms>
 auto make(Way way, Names names, const Forms& forms, const nb::handle* given, nb::handle group, nb::handle timeout) {
     names.function = way.name(names.function);
-    Tensors tensors(given, names);
     Options options = Settings<Options>::read(given + Tensors::count, names.function);
+    std::size_t element_bytes = 0;
+    if constexpr (requires { options.op; }) {
+        options.op = for_array(options.op, given[0], names.function);
+        element_bytes = options.op.element_bytes();
+    }
+    const WithStructures structures(element_bytes);
+    Tensors tensors(given, names);
     options.group = group_of(group, names.function);
     options.timeout = timeout_of(timeout, names.function);
     if constexpr (std::is_same_v<Way, Now>) {

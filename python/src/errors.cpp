@@ -132,6 +132,11 @@ nb::object exception_object(const std::exception_ptr& error) {
     return nb::borrow(raised.value());
 }
 
+std::string words_of(const nb::python_error& error) {
+    return fmt::format("{}: {}", nb::cast<std::string>(nb::str(error.type().attr("__name__"))),
+                       nb::cast<std::string>(nb::str(error.value())));
+}
+
 std::string class_name(nb::handle object) {
     return nb::cast<std::string>(object.type().attr("__name__"));
 }

@@ -18,6 +18,8 @@ nb::object exception_object(const std::exception_ptr& error);
 [[noreturn]] void throw_type_error(const char* operation, const char* argument, nb::handle got, const char* expected);
 /// "ndarray", "tutti.Work": for messages.
 std::string class_name(nb::handle object);
+/// "ValueError: no such row"; with the interpreter's lock.
+std::string words_of(const nb::python_error& error);
 
 /// Tells tutti that the calling thread is about to end the interpreter. Only daemon threads are left beside it: from
 /// now on an error of tutti's ends such a thread without a word (SystemExit). Tracebacks of many at once, while the

@@ -18,11 +18,6 @@
 namespace tutti::python {
 namespace {
 
-std::string words_of(const nb::python_error& error) {
-    return fmt::format("{}: {}", nb::cast<std::string>(nb::str(error.type().attr("__name__"))),
-                       nb::cast<std::string>(nb::str(error.value())));
-}
-
 // The arrays are views of the schedule's memory. With the interpreter's lock.
 void call(PyObject* function, const TensorView& target, std::span<const ConstTensorView> sources) {
     nb::list arrays;

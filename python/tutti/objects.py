@@ -284,6 +284,11 @@ def _rebuild_dtype(fields: Fields) -> Any:
     return numpy.lib.format.descr_to_dtype(name)
 
 
+def _describe_reduce_op(op: ReduceOp) -> tuple[str, Fields]:
+    kind, factor = op.__reduce__()[1]  # raises for one that only this process has
+    return "tutti.reduce_op", {"kind": int(kind), "factor": factor}
+
+
 # ---- The types ------------------------------------------------------------------------------------------------------
 
 _DESCRIBERS: dict[type, Callable[[Any], tuple[str, Fields]]] = {
@@ -297,7 +302,7 @@ _DESCRIBERS: dict[type, Callable[[Any], tuple[str, Fields]]] = {
     collections.Counter: lambda v: ("python.counter", {"items": [list(item) for item in v.items()]}),
     collections.deque: lambda v: ("python.deque", {"items": list(v), "maxlen": v.maxlen}),
     Record: lambda v: (v.type, v.fields),
-    ReduceOp: lambda v: ("tutti.reduce_op", {"kind": int(v), "factor": v.factor}),
+    ReduceOp: _describe_reduce_op,
     Backend: lambda v: ("tutti.backend", {"name": str(v)}),
 }
 _REBUILDERS: dict[str, Callable[[Fields], Any]] = {

@@ -34,6 +34,8 @@ std::optional<std::uint64_t> UserSchedule::times(const Layout& layout, const Req
         (q.single_rounding && !proved_.single_rounding) || (q.rank_order && !proved_.rank_order))
         return std::nullopt;
     if ((c.dtype && q.dtype != c.dtype) || (c.op && q.op != c.op)) return std::nullopt;
+    const auto calls = [](const schedule::Schedule& one) { return !one.functions.empty(); };
+    if (q.op == ReduceOp::Kind::user && std::ranges::any_of(separate_.ranks, calls)) return std::nullopt;
     const schedule::Schedule& first = separate_.ranks.front();
     const bool reaches = layout.shared_memory && layout.one_host() && (first.maps ? q.symmetric : layout.pulls);
     if (first.in_place && (!reaches || q.staged)) return std::nullopt;

@@ -103,6 +103,32 @@ void check_length(const char* operation, const char* argument, std::size_t lengt
     refuse("{}: {} has {} tensors: expected {}, one per rank", operation, argument, length, group.size());
 }
 
+void check_user_op(const char* operation, const detail::UserOperator& op, DType dtype, Device device,
+                   const Group& group) {
+    if (device.type != Device::Type::cpu) {
+        refuse("{}: op is {}, which runs on the host, and a tensor is on {}: expected host memory", operation,
+               op.to_string(), to_string(device));
+    }
+    const auto& names = group.backends().names();
+    const auto own = names.find(Device::Type::cpu);
+    if (own != names.end() && own->second != backend::native && !backend::is_transport(own->second)) {
+        refuse(
+            "{}: op is {}, and backend \"{}\" combines this group's tensors itself: expected a native group, or one "
+            "over gloo or mpi",
+            operation, op.to_string(), own->second);
+    }
+    const DType expected = op.parts().dtype;
+    if (dtype == expected) return;
+    if (expected == DType::uint8) {
+        refuse(
+            "{}: op is {}, and a tensor is of {}: expected the bytes of the elements, uint8, as tutti::items() gives "
+            "them",
+            operation, op.to_string(), to_string(dtype));
+    }
+    refuse("{}: op is {}, and a tensor is of {}: expected {}", operation, op.to_string(), to_string(dtype),
+           to_string(expected));
+}
+
 void refuse_op(const char* operation, ReduceOp::Kind op, DType dtype) {
     std::vector<std::string_view> defined;
     for (int kind = 0; kind < reduce_op_count; ++kind) {

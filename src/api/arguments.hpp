@@ -76,6 +76,9 @@ void check_blocks(const char* operation, const char* argument, const ConstTensor
                   const ConstTensorView& block, const Group& group);
 /// Throws unless a list has one tensor for each rank.
 void check_length(const char* operation, const char* argument, std::size_t length, const Group& group);
+/// Whether an operator of the caller combines tensors of that dtype on that device; throws if not.
+void check_user_op(const char* operation, const detail::UserOperator& op, DType dtype, Device device,
+                   const Group& group);
 [[noreturn]] void refuse_op(const char* operation, ReduceOp::Kind op, DType dtype);
 inline void check_op(const char* operation, ReduceOp::Kind op, DType dtype) {
     if (!is_supported(op, dtype)) [[unlikely]]

@@ -26,27 +26,74 @@ void begin(Call& call, const char* name, Collective collective, const Options& o
     call.stream = o.stream;
 }
 
-void set_op(Call& call, const ReduceOp& op) {
-    check_op(call.name, op.kind(), call.dtype);
-    TUTTI_ASSERT(call.group != nullptr && call.group->size() > 0);
+// Those that are not plain.
+[[gnu::noinline]] void set_special_op(Call& call, const ReduceOp& op, Device device) {
+    call.is_plain = false;
     call.op = op.kind();
-    if (op.kind() == ReduceOp::Kind::avg) call.divisor = static_cast<std::uint64_t>(call.group->size());
-    if (op.kind() == ReduceOp::Kind::premul_sum) [[unlikely]] {
+    call.user = op.user();
+    if (op.kind() == ReduceOp::Kind::premul_sum) {
+        check_op(call.name, op.kind(), call.dtype);
         call.op = ReduceOp::Kind::sum;
         call.scaling = &op;
+        return;
     }
+    if (call.user == nullptr)
+        refuse("{}: op is of kind user, without a function: expected one of ReduceOp.of", call.name);
+    check_user_op(call.name, *call.user, call.dtype, device, *call.group);
+}
+
+void set_op(Call& call, const ReduceOp& op, const ConstTensorView& tensor) {
+    TUTTI_ASSERT(call.group != nullptr && call.group->size() > 0);
+    if (op.kind() >= ReduceOp::Kind::premul_sum) [[unlikely]]
+        return set_special_op(call, op, tensor.device());
+    check_op(call.name, op.kind(), call.dtype);
+    call.op = op.kind();
+    if (op.kind() == ReduceOp::Kind::avg) call.divisor = static_cast<std::uint64_t>(call.group->size());
+}
+
+// Several elements of the tensors are one of a caller's operator.
+std::uint64_t elements_per_item(const Call& call) {
+    TUTTI_ASSERT(call.user != nullptr);
+    return call.element_bytes() / size_of(call.dtype);
+}
+[[gnu::noinline]] std::uint64_t items_in(const Call& call, const char* argument, std::uint64_t elements) {
+    const std::uint64_t each = elements_per_item(call);
+    if (elements % each != 0)
+        refuse("{}: {} has {} bytes: expected a multiple of {}, the element size of {}", call.name, argument,
+               elements * size_of(call.dtype), call.element_bytes(), call.user->to_string());
+    return elements / each;
+}
+// Sets the number of elements of a tensor or block.
+void set_count_of(Call& call, const char* argument, const ConstTensorView& tensor) {
+    const std::uint64_t elements = count_of(tensor);
+    call.set_count(call.user == nullptr ? elements : items_in(call, argument, elements));
+}
+// The same for blocks. A rank that combines blocks has no use for the room for received counts.
+void set_counts_of(Call& call, const char* argument, std::span<const std::uint64_t> elements) {
+    if (call.user == nullptr) return call.set_counts(elements);
+    const std::span<std::uint64_t> items = call.receive_room.take(elements.size());
+    std::ranges::transform(elements, items.begin(),
+                           [&](std::uint64_t count) { return items_in(call, argument, count); });
+    call.set_counts(items);
 }
 
 // The parts of a call on which all ranks have to agree.
 void set_fingerprint(Call& call, ReduceOp::Kind op = ReduceOp::Kind::sum, int root = -1) {
     TUTTI_ASSERT(root < call.group->size());
+    if (call.user != nullptr) [[unlikely]] {
+        call.fingerprint =
+            Fingerprint::pack(static_cast<int>(call.collective), call.dtype, *call.user, root, call.count);
+        return;
+    }
     call.fingerprint = Fingerprint::pack(static_cast<int>(call.collective), call.dtype, op, root, call.count);
 }
 // Of blocks whose lengths may differ.
 void set_fingerprint_of_blocks(Call& call, ReduceOp::Kind op = ReduceOp::Kind::sum) {
     if (call.counts.empty()) return set_fingerprint(call, op);
     TUTTI_ASSERT(call.counts.empty() || call.counts.size() == static_cast<std::size_t>(call.group->size()));
-    call.fingerprint = Fingerprint::pack(static_cast<int>(call.collective), call.dtype, op, -1, call.counts);
+    const int operation = static_cast<int>(call.collective);
+    call.fingerprint = call.user == nullptr ? Fingerprint::pack(operation, call.dtype, op, -1, call.counts)
+                                            : Fingerprint::pack(operation, call.dtype, *call.user, -1, call.counts);
 }
 // An exchange's blocks are each pair's own.
 void set_fingerprint_of_exchange(Call& call) {
@@ -88,14 +135,14 @@ void set_target(Call& call, const TensorView& tensor) {
     const Memory memory = memory_of(tensor);
     call.target = &tensor;
     call.output = memory.begin;
-    call.direct = memory.in_one_piece && call.scaling == nullptr;
+    call.direct = memory.in_one_piece && call.is_plain;
 }
 void set_source(Call& call, const ConstTensorView& tensor) {
     const Memory memory = memory_of(tensor);
     TUTTI_ASSERT(call.source == nullptr);
     call.source = &tensor;
     call.input = memory.begin;
-    call.direct = memory.in_one_piece && call.scaling == nullptr;
+    call.direct = memory.in_one_piece && call.is_plain;
 }
 /// Results in the place of the values.
 void set_target_in_place(Call& call, const TensorView& tensor) {
@@ -145,7 +192,7 @@ void set_memory(Call& call, const Source& source, const Target& target, OwnBlock
     refer(call, target);
     call.input = from.begin;
     call.output = to.begin;
-    if (!from.in_one_piece || !to.in_one_piece || call.scaling != nullptr || !call.counts.empty()) return;
+    if (!from.in_one_piece || !to.in_one_piece || !call.is_plain || !call.counts.empty()) return;
     TUTTI_ASSERT(own == OwnBlock::nowhere || call.block_bytes != engine::CollectiveCall::different);
     const std::size_t before = own == OwnBlock::nowhere ? 0 : place_of_own(call, own);
     const bool in_place = (own == OwnBlock::in_source && to.begin == from.begin + before) ||
@@ -210,8 +257,8 @@ void describe_prefix(Call& call, const char* name, Collective collective, const 
             "the number of them",
             name);
     }
-    set_op(call, o.op);
-    call.set_count(count_of(tensor));
+    set_op(call, o.op, tensor);
+    set_count_of(call, "tensor", tensor);
     if (traits_of(collective).writes(call.group->rank(), call.root))
         set_target_in_place(call, tensor);
     else
@@ -224,8 +271,8 @@ void describe_prefix(Call& call, const char* name, Collective collective, const 
 void all_reduce(Call& call, const TensorView& tensor, const AllReduceOptions& o) {
     begin(call, "all_reduce", Collective::all_reduce, o);
     set_type(call, "tensor", tensor);
-    set_op(call, o.op);
-    call.set_count(count_of(tensor));
+    set_op(call, o.op, tensor);
+    set_count_of(call, "tensor", tensor);
     set_target_in_place(call, tensor);
     set_fingerprint(call, o.op.kind());
 }
@@ -249,9 +296,9 @@ void broadcast(Call& call, const TensorView& tensor, const BroadcastOptions& o) 
 void reduce(Call& call, const TensorView& tensor, const ReduceOptions& o) {
     begin(call, "reduce", Collective::reduce, o);
     set_type(call, "tensor", tensor);
-    set_op(call, o.op);
+    set_op(call, o.op, tensor);
     call.root = root_of(call.name, "dst", o.dst, o.group_dst, *call.group, -1);
-    call.set_count(count_of(tensor));
+    set_count_of(call, "tensor", tensor);
     if (is_root(call))
         set_target_in_place(call, tensor);
     else
@@ -376,8 +423,8 @@ void reduce_scatter(Call& call, const TensorView& output, const ConstTensorList&
     check_list(call, "input_list", "an entry of input_list", inputs, call.dtype);
     check_count(call.name, "input_list's entry for this rank", inputs[static_cast<std::size_t>(call.group->rank())],
                 count_of(output));
-    set_op(call, o.op);
-    call.set_counts(counts_of(inputs, call.send_room));
+    set_op(call, o.op, output);
+    set_counts_of(call, "an entry of input_list", counts_of(inputs, call.send_room));
     TUTTI_ASSERT(call.counts.empty() || call.counts.size() == inputs.size());
     set_memory(call, inputs, output, OwnBlock::in_source);
     set_fingerprint_of_blocks(call, o.op.kind());
@@ -389,8 +436,8 @@ void reduce_scatter_tensor(Call& call, const TensorView& output, const ConstTens
     set_type(call, "output", output);
     check_dtype(call.name, "input", input, call.dtype, *call.group);
     check_blocks(call.name, "input", input, "output", output, *call.group);
-    set_op(call, o.op);
-    call.set_count(count_of(output));
+    set_op(call, o.op, output);
+    set_count_of(call, "output", output);
     set_memory(call, input, output, OwnBlock::in_source);
     set_fingerprint(call, o.op.kind());
 }
@@ -403,8 +450,8 @@ void reduce_scatter_v(Call& call, const TensorView& output, const ConstTensorVie
     const auto counts =
         split_counts(call.name, "input", o.input_split_sizes, input, call.group->size(), call.send_room);
     check_count(call.name, "output", output, counts[static_cast<std::size_t>(call.group->rank())]);
-    set_op(call, o.op);
-    call.set_counts(counts);
+    set_op(call, o.op, output);
+    set_counts_of(call, "a block of input", counts);
     set_memory(call, input, output, OwnBlock::in_source);
     TUTTI_ASSERT(call.counts.empty() || call.counts.size() == static_cast<std::size_t>(call.group->size()));
     set_fingerprint_of_blocks(call, o.op.kind());

@@ -40,8 +40,10 @@ struct Call : engine::CollectiveCall {
     const TensorView* target = nullptr;
     const TensorList* targets = nullptr;
     const ReduceOp* scaling = nullptr;  ///< premul_sum, with its factor
+    bool is_plain = true;               ///< neither that nor an operator of the caller
     std::optional<Device> device{};     ///< barrier: the device that runs it, if given
-    /// All buffers are contiguous host memory, and input and output are in place or disjoint: the call needs no copies.
+    /// All buffers are contiguous host memory, and input and output are in place or disjoint, and the operator is
+    /// plain: the call needs no copies, and no function of the caller runs in it.
     bool direct = false;
     RankNumbers send_room, receive_room;  // memory for counts and offsets
 };

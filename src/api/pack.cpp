@@ -74,7 +74,7 @@ void for_each_own(const std::vector<PreparedOperation>& pieces, int rank, F&& f)
 
 bool may_be_packed(const Operation& o) {
     const Collective c = o.call.collective;
-    return o.is_collective && o.device.type == Device::Type::cpu &&
+    return o.is_collective && o.device.type == Device::Type::cpu && o.call.user == nullptr &&
            (c == Collective::all_reduce || c == Collective::broadcast || has_counts(o));
 }
 

@@ -26,7 +26,7 @@ class PlannedOperation final : public PlannedCall {
         TUTTI_ASSERT(model_->group != nullptr && !model_->done());
         model_->planned = true;
         if (model_->device.type != Device::Type::cpu) return;  // a backend's
-        direct_ = !model_->begin && !model_->finish;
+        direct_ = !model_->begin && !model_->finish && model_->call.user == nullptr;
         if (model_->is_collective) group_.choose_way(*model_);
     }
 

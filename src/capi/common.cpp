@@ -2,6 +2,7 @@
 
 #include "capi/arguments.hpp"
 #include "capi/handles.hpp"
+#include "capi/operators.hpp"
 #include "core/assert.hpp"
 
 namespace tutti::capi {
@@ -18,6 +19,7 @@ Common::Common(const char* name, const tutti_options* given) : function(name) {
 
 ReduceOp Common::op(int kind) const {
     TUTTI_ASSERT(function != nullptr);
+    if (kind >= first_op) return operator_of(function, kind);
     return {static_cast<ReduceOp::Kind>(number_of(function, "op", kind, 0, reduce_op_count - 1)), factor};
 }
 

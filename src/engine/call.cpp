@@ -46,9 +46,9 @@ std::uint64_t CollectiveCall::contributed_bytes(int rank, int ranks) const noexc
     if (traits.input == Extent::exchanged) {
         for (int peer = 0; peer < ranks; ++peer) bytes += sent_to(peer);
     } else if (traits.input == Extent::all_blocks && !traits.is_rooted()) {
-        for (int r = 0; r < ranks; ++r) bytes += count_of(r) * size_of(dtype);
+        for (int r = 0; r < ranks; ++r) bytes += count_of(r) * element_bytes();
     } else if (traits.input != Extent::nothing) {
-        bytes = count_of(rank) * size_of(dtype);
+        bytes = count_of(rank) * element_bytes();
     }
     return bytes;
 }

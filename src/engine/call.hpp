@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/assert.hpp"
+#include "tensor/user_operator.hpp"
 
 #include <tutti/collectives.hpp>
 #include <tutti/dtype.hpp>
@@ -22,7 +23,8 @@ struct Stretch {
     bool operator==(const Stretch&) const = default;
 };
 
-/// A call refers to its caller's memory and lists. Counts and offsets are in elements of `dtype`.
+/// A call refers to its caller's memory and lists. Counts and offsets are in elements: of `dtype`, or of an operator of
+/// the caller.
 struct CollectiveCall {
     Collective collective = Collective::barrier;
     int root = 0;
@@ -32,17 +34,21 @@ struct CollectiveCall {
     std::uint64_t count = 0;      ///< elements of this block or buffer
     DType dtype = DType::uint8;
     ReduceOp::Kind op = ReduceOp::Kind::sum;
-    bool in_place = false;  ///< results overwrite the values: `input` is `output`
+    const tutti::detail::UserOperator* user = nullptr;  ///< an operator of the caller, who keeps it
+    bool in_place = false;                              ///< results overwrite the values: `input` is `output`
     std::uint64_t divisor = 1;
     std::uint64_t fingerprint = 0;
 
     /// Value of `block_bytes` for blocks of different lengths. Such calls do not fit slots, except exchanges
     /// (CollectiveTraits::exchanges), which have counts for each block.
     static constexpr std::size_t different = ~std::size_t{0};
-    /// Sets `count` and `block_bytes`; call it after setting `dtype`.
+    std::size_t element_bytes() const noexcept {
+        return user == nullptr ? size_of(dtype) : user->parts().element_bytes;
+    }
+    /// Sets `count` and `block_bytes`; call it after setting `dtype` and `user`.
     void set_count(std::uint64_t elements) noexcept {
         count = elements;
-        block_bytes = elements * size_of(dtype);
+        block_bytes = elements * element_bytes();
     }
     /// Elements of each rank's block if they differ; empty: `count` each. Not for an exchange.
     std::span<const std::uint64_t> counts;
@@ -98,7 +104,7 @@ void CollectiveCall::for_each_part(CollectiveTraits::Extent extent, int rank, in
                                    std::span<const std::uint64_t> exchanged_offsets, F& f) const {
     TUTTI_ASSERT(rank >= 0 && rank < ranks);
     using Extent = CollectiveTraits::Extent;
-    const std::size_t element = size_of(dtype);
+    const std::size_t element = element_bytes();
     if (extent == Extent::whole) f(Stretch{0, count * element});
     if (extent == Extent::own_block) f(Stretch{0, count_of(rank) * element});
     if (extent != Extent::all_blocks && extent != Extent::exchanged) return;
@@ -124,7 +130,7 @@ void write_blocks(Lists& to, const CollectiveCall& call, int rank, int ranks) {
         for (int r = 0; r < ranks; ++r) to.counts.push_back(call.count_of(r));
     }
     if (traits.input != CollectiveTraits::Extent::exchanged) return;
-    const std::size_t element = size_of(call.dtype);
+    const std::size_t element = call.element_bytes();
     call.for_each_input_part(rank, ranks, [&](const Stretch& part) {
         to.send_counts.push_back(part.bytes / element);
         to.send_offsets.push_back(part.at / element);

@@ -45,6 +45,7 @@ void Execution::begin() {
     states_.assign(schedule_->steps.size(), State::open);
     if (messages_.size() < states_.size()) messages_ = std::vector<Message>(states_.size());
     first_open_ = started_ = next_shared_ = 0;
+    broken_.reset();
     buffers_.place(*schedule_, operands_);
     peers_.begin(*schedule_, operands_);
     functions_.clear();
@@ -75,7 +76,7 @@ void Execution::tell_huge_pages() const {
     TUTTI_ASSERT(context_.huge_pages != nullptr);
     for (const Buffer buffer : {Buffer::input, Buffer::output}) {
         const std::byte* base = buffer == Buffer::input ? operands_.input : operands_.output;
-        const std::size_t bytes = schedule_->of(buffer).used_end * size_of(operands_.dtype);
+        const std::size_t bytes = schedule_->of(buffer).used_end * operands_.element_bytes();
         if (buffer == Buffer::output && base == operands_.input) continue;
         if (bytes >= HugePages::least_bytes &&
             (context_.symmetric == nullptr || !context_.symmetric->find(base, bytes)))
@@ -93,6 +94,7 @@ bool Execution::ready(const Step& step) const {
 
 bool Execution::progress() {
     TUTTI_ASSERT(first_open_ <= states_.size() && messages_.size() >= states_.size());
+    if (broken_) throw StepFailed(*broken_);
     bool moved = false;
     // Sends, and receives, of one peer start in order: a step that cannot start yet holds back later ones of its peer.
     held_.clear();
@@ -194,8 +196,12 @@ void Execution::Message::operator()(std::size_t offset, std::span<const std::byt
     if (step->arrival_first) std::swap(inputs[0], inputs[1]);
     const RunBuffers::Place& place = of->buffers_.place_of(step->target);
     TUTTI_ASSERT(arrived.size() % place.element_bytes == 0);
-    kernels::combine(of->operands_.op, place.dtype, transfer.target + offset, inputs,
-                     arrived.size() / place.element_bytes, step->finish ? of->operands_.divisor : 1);
+    if (of->broken_) return;
+    try {
+        of->combine(*step, place.dtype, transfer.target + offset, inputs, arrived.size() / place.element_bytes);
+    } catch (const StepFailed& error) {  // the transport has nothing to do with it
+        of->broken_ = error.what();
+    }
 }
 
 bool Execution::has_sent_all(int peer) const noexcept {

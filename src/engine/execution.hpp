@@ -60,6 +60,9 @@ class Execution final : public Running {
     void post(std::size_t index);
     void run_local(const schedule::Step& step);
     void call(const schedule::Step& step) const;
+    /// Throws StepFailed if the operator is the caller's and has thrown.
+    void combine(const schedule::Step& step, DType dtype, void* target, std::span<const void* const> inputs,
+                 std::size_t count) const;
     bool run_shared(const schedule::Step& step);
     bool publish(const schedule::Step& step);
     bool read_combine(const schedule::Step& step);
@@ -91,6 +94,8 @@ class Execution final : public Running {
     std::vector<std::pair<int, bool>> held_;  // within one progress(): lanes (peer, sends)
     // As schedule_->functions.
     std::vector<std::shared_ptr<const StepFunction>> functions_;
+    // What an operator of the caller has thrown in a receive: progress() says it.
+    mutable std::optional<std::string> broken_;
     // Of one step.
     std::vector<const void*> inputs_, inputs_of_piece_;
     std::vector<std::byte*> other_targets_;

@@ -53,16 +53,17 @@ void Execution::combine_in_place(const Step& step) {
         context_.for_each_neighbour(
             [&](int rank, int /*local*/) { others.push_back(peers_.mapped(rank, step.target)); });
     // With several targets in pieces, which the copies find in the first-level cache.
-    const std::size_t element_bytes = size_of(operands_.dtype);
+    const std::size_t element_bytes = operands_.element_bytes();
     std::vector<const void*>& at = inputs_of_piece_;
     at.resize(inputs_.size());
-    const std::uint64_t piece = others.empty() ? step.target.count : piece_bytes / element_bytes;
+    const std::uint64_t piece =
+        others.empty() ? step.target.count : std::max<std::size_t>(1, piece_bytes / element_bytes);
     TUTTI_ASSERT(piece > 0);
     for (std::uint64_t done = 0; done < step.target.count; done += piece) {
         const std::uint64_t now = std::min(piece, step.target.count - done);
         const std::size_t offset = done * element_bytes;
         for (std::size_t i = 0; i < at.size(); ++i) at[i] = static_cast<const std::byte*>(inputs_[i]) + offset;
-        kernels::combine(operands_.op, operands_.dtype, target + offset, at, now, step.finish ? operands_.divisor : 1);
+        combine(step, operands_.dtype, target + offset, at, now);
         for (std::byte* other : others) std::memcpy(other + offset, target + offset, now * element_bytes);
     }
 }

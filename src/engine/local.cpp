@@ -3,6 +3,7 @@
 #include "core/biased_mutex.hpp"
 #include "core/stream_copy.hpp"
 #include "engine/execution.hpp"
+#include "reduce/user.hpp"
 
 #include <cxxabi.h>
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,8 +53,7 @@ void Execution::run_local(const Step& step) {
     } else if (step.kind == StepKind::combine) {
         inputs_.clear();
         for (std::uint32_t i = 0; i < step.operand_count; ++i) inputs_.push_back(buffers_.address(operands[i].chunk));
-        kernels::combine(operands_.op, target.dtype, buffers_.address(step.target), inputs_, step.target.count,
-                         step.finish ? operands_.divisor : 1);
+        combine(step, target.dtype, buffers_.address(step.target), inputs_, step.target.count);
     } else if (step.kind == StepKind::call) {
         call(step);
     } else if (Coder::knows(step.kind)) {
@@ -60,6 +61,16 @@ void Execution::run_local(const Step& step) {
     } else {
         kernels::convert(target.dtype, buffers_.address(step.target), buffers_.place_of(operands[0].chunk).dtype,
                          buffers_.address(operands[0].chunk), step.target.count);
+    }
+}
+
+void Execution::combine(const Step& step, DType dtype, void* target, std::span<const void* const> inputs,
+                        std::size_t count) const {
+    try {
+        kernels::combine({operands_.op, operands_.user}, dtype, target, inputs, count,
+                         step.finish ? operands_.divisor : 1);
+    } catch (const kernels::OperatorFailed& error) {
+        throw StepFailed(error.what());
     }
 }
 

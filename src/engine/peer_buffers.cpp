@@ -53,7 +53,7 @@ NamedBuffers PeerBuffers::name(const Step& meet) const {
     TUTTI_ASSERT(schedule_ != nullptr && operands_ != nullptr);
     TUTTI_ASSERT(meet.kind == schedule::StepKind::meet);
     const bool by_kernel = !schedule_->maps && context_.memory;
-    const std::size_t element_bytes = size_of(operands_->dtype);
+    const std::size_t element_bytes = operands_->element_bytes();
     NamedBuffers named{.reachable = schedule_->maps || by_kernel ? 1U : 0U};
     for (const Buffer buffer : {Buffer::input, Buffer::output}) {
         std::uint64_t end = 0;
@@ -106,7 +106,7 @@ bool PeerBuffers::meet(const Step& meet) {
 PeerBuffers::Far PeerBuffers::find(int peer, const Chunk& chunk) const {
     TUTTI_ASSERT(static_cast<std::size_t>(peer) < named_.size());
     TUTTI_ASSERT(chunk.buffer == Buffer::input || chunk.buffer == Buffer::output);
-    const std::size_t element_bytes = size_of(operands_->dtype);
+    const std::size_t element_bytes = operands_->element_bytes();
     const NamedBuffers& theirs = named_[static_cast<std::size_t>(peer)];
     const std::uint64_t name =
         (chunk.buffer == Buffer::input ? theirs.input : theirs.output) + chunk.offset * element_bytes;
@@ -123,7 +123,7 @@ PeerBuffers::Far PeerBuffers::find(int peer, const Chunk& chunk) const {
 
 bool PeerBuffers::get(int peer, const Chunk& chunk, std::span<std::byte> into) const {
     TUTTI_ASSERT(has_named_ && !out_of_reach_);
-    TUTTI_ASSERT(into.size() == chunk.count * size_of(operands_->dtype));
+    TUTTI_ASSERT(into.size() == chunk.count * operands_->element_bytes());
     if (!stands(peer)) return false;  // it has given the operation up
     const Far from = find(peer, chunk);
     if (from.at == nullptr) return read(peer, from.address, into);
@@ -133,7 +133,7 @@ bool PeerBuffers::get(int peer, const Chunk& chunk, std::span<std::byte> into) c
 
 bool PeerBuffers::put(int peer, const Chunk& chunk, std::span<const std::byte> from) const {
     TUTTI_ASSERT(has_named_ && !out_of_reach_);
-    TUTTI_ASSERT(from.size() == chunk.count * size_of(operands_->dtype));
+    TUTTI_ASSERT(from.size() == chunk.count * operands_->element_bytes());
     if (!stands(peer)) return false;
     const Far to = find(peer, chunk);
     if (to.at == nullptr) return write(peer, to.address, from);

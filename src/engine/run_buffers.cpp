@@ -23,9 +23,13 @@ void RunBuffers::place(const schedule::Schedule& schedule, const Operands& opera
     const auto& buffers = schedule.buffers;
     const std::size_t first_scratch = schedule::row(Buffer::scratch);
     const auto dtype_of = [&](std::size_t buffer) { return buffers[buffer].dtype.value_or(operands.dtype); };
+    const auto element_bytes_of = [&](std::size_t buffer) {
+        const auto& own = buffers[buffer].dtype;
+        return own ? size_of(*own) : operands.element_bytes();
+    };
     const auto bytes_of = [&](std::size_t buffer) {
         const auto& [dtype, count, used_end, codes] = buffers[buffer];
-        return aligned(codes ? codes->place(count + codes->block - 1) : count * size_of(dtype_of(buffer)));
+        return aligned(codes ? codes->place(count + codes->block - 1) : count * element_bytes_of(buffer));
     };
     std::size_t needed = 0;
     for (std::size_t b = first_scratch; b < buffers.size(); ++b) needed += bytes_of(b);
@@ -36,15 +40,14 @@ void RunBuffers::place(const schedule::Schedule& schedule, const Operands& opera
     places_.resize(buffers.size());
     std::byte* at = scratch_.get();
     for (std::size_t b = first_scratch; b < buffers.size(); ++b) {
-        const std::size_t element_bytes = size_of(dtype_of(b));
-        places_[b] = {at, element_bytes, dtype_of(b), buffers[b].codes};
+        places_[b] = {at, element_bytes_of(b), dtype_of(b), buffers[b].codes};
         at += bytes_of(b);
     }
     TUTTI_ASSERT(at == nullptr || static_cast<std::size_t>(at - scratch_.get()) == needed);
     TUTTI_ASSERT(needed <= scratch_bytes_);
     for (const auto& [buffer, base] : {std::pair(Buffer::input, operands.input), {Buffer::output, operands.output}}) {
-        const DType dtype = dtype_of(schedule::row(buffer));
-        places_[schedule::row(buffer)] = {base, size_of(dtype), dtype, {}};
+        const std::size_t row = schedule::row(buffer);
+        places_[row] = {base, element_bytes_of(row), dtype_of(row), {}};
     }
 }
 

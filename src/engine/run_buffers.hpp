@@ -5,6 +5,7 @@
 
 #include "core/assert.hpp"
 #include "schedule/schedule.hpp"
+#include "tensor/user_operator.hpp"
 
 #include <tutti/reduce_op.hpp>
 
@@ -33,10 +34,14 @@ struct Operands {
     std::byte* output = nullptr;
     DType dtype = DType::uint8;
     ReduceOp::Kind op = ReduceOp::Kind::sum;
+    const tutti::detail::UserOperator* user = nullptr;  ///< an operator of the caller, who keeps it
     std::uint64_t divisor = 1;
     std::uint64_t channel = 0;
     std::uint64_t fingerprint = 0;
     const Coding* coding = nullptr;  ///< set for a quantised call; owned by the caller
+    std::size_t element_bytes() const noexcept {
+        return user == nullptr ? size_of(dtype) : user->parts().element_bytes;
+    }
 };
 
 class RunBuffers {

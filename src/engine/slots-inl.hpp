@@ -231,11 +231,11 @@ template <Collective c>
             parts = many;
         }
         for (int r = 0; r < end; ++r) parts[static_cast<std::size_t>(r)] = part_for_me(r);
-        kernels::combine(call.op, call.dtype, call.output, parts, call.count, call.divisor);
+        kernels::combine({call.op, call.user}, call.dtype, call.output, parts, call.count, call.divisor);
     };
     const auto combine_parts = [&]() __attribute__((always_inline)) {
         if (size_ != 2 || is_prefix(c)) return combine_more();
-        kernels::combine_pair(call.op, call.dtype, call.output, part_for_me(0), part_for_me(1), call.count,
+        kernels::combine_pair({call.op, call.user}, call.dtype, call.output, part_for_me(0), part_for_me(1), call.count,
                               call.divisor);
     };
     if constexpr (traits_of(c).combines) {

@@ -25,10 +25,10 @@ bool Execution::run_shared(const Step& step) {
         case StepKind::read:
             if (!publications_.is_usable(step.peer, publication)) return false;
             if (step.target.count > 0)
-                TUTTI_ASSERT(step.slot_offset * size_of(operands_.dtype) + buffers_.bytes(step.target) <=
+                TUTTI_ASSERT(step.slot_offset * operands_.element_bytes() + buffers_.bytes(step.target) <=
                              context_.arena->layout().slot_bytes);
             std::memcpy(buffers_.address(step.target),
-                        publications_.read(step.peer, publication) + step.slot_offset * size_of(operands_.dtype),
+                        publications_.read(step.peer, publication) + step.slot_offset * operands_.element_bytes(),
                         buffers_.bytes(step.target));
             return true;
         case StepKind::read_combine: return read_combine(step);
@@ -77,7 +77,7 @@ bool Execution::read_combine(const Step& step) {
         if (operands[i].peer >= 0 && !publications_.is_usable(operands[i].peer, publication)) return false;
     }
     if (step.target.count == 0) return true;
-    const std::size_t element_bytes = size_of(operands_.dtype);
+    const std::size_t element_bytes = operands_.element_bytes();
     std::array<const void*, 16> few;
     std::vector<const void*> many;
     std::span<const void*> inputs(few.data(), std::min<std::size_t>(few.size(), step.operand_count));
@@ -92,8 +92,7 @@ bool Execution::read_combine(const Step& step) {
                         : publications_.read(operand.peer, publication) + operand.slot_offset * element_bytes;
     }
     TUTTI_ASSERT(inputs.size() == step.operand_count);
-    kernels::combine(operands_.op, operands_.dtype, buffers_.address(step.target), inputs, step.target.count,
-                     step.finish ? operands_.divisor : 1);
+    combine(step, operands_.dtype, buffers_.address(step.target), inputs, step.target.count);
     return true;
 }
 

@@ -54,7 +54,7 @@ TEST(Algebra, a_broadcast_of_what_somebody_has_written_to_stays) {
 }
 
 TEST(Algebra, min_and_max_of_equal_values_are_nothing) {
-    for (const ReduceOp op : {ReduceOp::min, ReduceOp::max}) {
+    for (const ReduceOp& op : {ReduceOp::min, ReduceOp::max}) {
         EXPECT_EQ(after([op](Program& p) {
                       const Range x = p.buffer(48);
                       p.all_reduce(x, op);

@@ -236,6 +236,8 @@ class Scope final : public api::CallRecorder {
         node.site = record::describe_call_site(record::current_call_site, &lines_);
         node.group = index_of(tutti::detail::group_of(*call).shared_from_this());
         draft.accesses = accesses_of(*call);
+        // Only the captured call has the operator of its caller: no pass makes another call of it.
+        if (call->is_collective && call->call.user != nullptr) draft.accesses.opaque = true;
         node.pieces.front().fingerprint = call->is_collective ? call->call.fingerprint : call->transfer.fingerprint;
         if (call->is_collective)
             describe_collective(node, *call);

@@ -193,7 +193,9 @@ Node read_node(Line& line, const Graph& graph) {
         n.group = static_cast<int>(line.number_below<std::uint32_t>(static_cast<std::uint32_t>(graph.groups.size())));
         try {
             n.dtype = dtype_from_string(line.word());
-            n.op = reduce_op_from_string(line.word()).kind();
+            const std::string op(line.word());
+            n.op =
+                op == tutti::to_string(ReduceOp::Kind::user) ? ReduceOp::Kind::user : reduce_op_from_string(op).kind();
         } catch (const InvalidArgument& error) {
             line.refuse(error.what());
         }

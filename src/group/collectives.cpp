@@ -4,6 +4,7 @@
 #include "group/foreign_transport.hpp"
 #include "operation/channel.hpp"
 #include "operation/recording.hpp"
+#include "reduce/user.hpp"
 
 #include <tutti/error.hpp>
 
@@ -99,9 +100,13 @@ Collectives::Turn Collectives::take_turn(Operation& operation) {
     switch (operation.run.state) {
         case OperationState::queued: start(operation); return Turn::advanced;
         case OperationState::in_slots:
-            if (!in_slots_.advance(operation.call, operation.run.slot_state, operation.run.sequence,
-                                   operation.run.ticket))
-                return Turn::blocked;
+            try {
+                if (!in_slots_.advance(operation.call, operation.run.slot_state, operation.run.sequence,
+                                       operation.run.ticket))
+                    return Turn::blocked;
+            } catch (const kernels::OperatorFailed& error) {
+                verdicts_.fail_everywhere(error.what());
+            }
             if (failed()) return Turn::advanced;
             if (operation.run.slot_state.large) {
                 operation.path = planner_.path_by_messages(operation.call);

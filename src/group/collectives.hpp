@@ -42,7 +42,7 @@ class Collectives final : public IssuedCollectives {
         record::Recorder& recorder;
         FailureInquiry& inquiry;
         OperationsInFlight& flight;
-        const Verdicts& verdicts;
+        Verdicts& verdicts;
         const GroupTable& groups;
         LocalPolicies& policies;
         transport::Neighbours& neighbours;
@@ -114,7 +114,7 @@ class Collectives final : public IssuedCollectives {
     record::Recorder& recorder_;
     FailureInquiry& inquiry_;
     OperationsInFlight& flight_;
-    const Verdicts& verdicts_;
+    Verdicts& verdicts_;
     const GroupTable& groups_;
     LocalPolicies& policies_;
     const bool shares_memory_;  // with all ranks of the group, even if another transport carries the bytes

@@ -28,6 +28,7 @@ engine::Operands Operation::operands() const {
             .output = call.output,
             .dtype = call.dtype,
             .op = call.op,
+            .user = call.user,
             .divisor = call.divisor,
             .channel = run.channel,
             .fingerprint = call.fingerprint,
@@ -36,6 +37,7 @@ engine::Operands Operation::operands() const {
 
 void Operation::set_call(const engine::CollectiveCall& from) {
     call = from;
+    if (call.user != nullptr) user_ = OperatorHandle(call.user);
     const std::array lists{&call.counts, &call.send_counts, &call.receive_counts, &call.send_offsets,
                            &call.receive_offsets};
     std::vector<std::uint64_t> own;

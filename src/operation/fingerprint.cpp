@@ -15,6 +15,28 @@ constexpr std::uint64_t hashed = std::uint64_t{1} << 35;
 constexpr int format_bits = 2, scales_bits = 2, output_bits = 2;
 constexpr DType outputs[] = {DType::float32, DType::float16, DType::bfloat16};
 
+// Operators of the caller, in the bits of the reduce op.
+constexpr auto commutes = ReduceOp::Kind::user;
+constexpr auto keeps_order = static_cast<ReduceOp::Kind>(static_cast<int>(commutes) + 1);
+constexpr int count_bits_of_user = 19;
+
+ReduceOp::Kind kind_of(const tutti::detail::UserOperator& op) {
+    return op.commutative() ? commutes : keeps_order;
+}
+
+// `count`: the fingerprint's bits of it.
+std::string describe_by_user(ReduceOp::Kind op, std::uint64_t count) {
+    TUTTI_ASSERT(op == commutes || op == keeps_order);
+    const std::string order = op == commutes ? "" : ", in rank order";
+    if (count >= hashed) {
+        return fmt::format(", an operator of the caller{} (digest of sizes, element size and name: {:x})", order,
+                           count & 0xffff);
+    }
+    const auto digest = static_cast<std::uint16_t>(count >> count_bits_of_user);
+    return fmt::format(" × {}, {} ({:04x}){}", count & ((1U << count_bits_of_user) - 1),
+                       tutti::detail::describe_operator(digest), digest, order);
+}
+
 bool is_quantized(int operation) {
     return operation >= quantized_all_reduce && operation <= quantized_all_gather;
 }
@@ -114,6 +136,22 @@ std::uint64_t Fingerprint::pack(int operation, DType dtype, ReduceOp::Kind op, i
     return pack(operation, dtype, op, root, hash | hashed);
 }
 
+std::uint64_t Fingerprint::pack(int operation, DType dtype, const tutti::detail::UserOperator& op, int root,
+                                std::uint64_t count) {
+    const std::uint64_t digest = op.digest();
+    const bool fits = count < std::uint64_t{1} << count_bits_of_user;
+    return pack(
+        operation, dtype, kind_of(op), root,
+        fits ? digest << count_bits_of_user | count : fnv1a_word(fnv1a_word(fnv1a_basis, digest), count) | hashed);
+}
+
+std::uint64_t Fingerprint::pack(int operation, DType dtype, const tutti::detail::UserOperator& op, int root,
+                                std::span<const std::uint64_t> counts) {
+    std::uint64_t hash = fnv1a_word(fnv1a_basis, op.digest());
+    for (const std::uint64_t count : counts) hash = fnv1a_word(hash, count);
+    return pack(operation, dtype, kind_of(op), root, hash | hashed);
+}
+
 std::uint64_t Fingerprint::pack(const QuantizedTerms& terms, std::span<const std::uint64_t> counts) {
     const auto output = std::ranges::find(outputs, terms.output) - std::begin(outputs);
     TUTTI_ASSERT(is_quantized(terms.operation) && output < std::ssize(outputs));
@@ -176,14 +214,18 @@ std::string Fingerprint::describe(std::uint64_t f) {
     const bool is_collective = operation >= 1 && operation <= collective_count;
     const CollectiveTraits traits = is_collective ? traits_of(static_cast<Collective>(operation)) : CollectiveTraits{};
     text += fmt::format(" of {}", dtype);
+    const auto op = static_cast<ReduceOp::Kind>((f >> 50) & 15);
+    const bool by_user = traits.combines && op >= commutes;
     const bool whole = traits.input == CollectiveTraits::Extent::whole;
-    if (count >= hashed && whole)
+    if (by_user)
+        text += describe_by_user(op, count);
+    else if (count >= hashed && whole)
         text += fmt::format(", several at once (digest of them all: {:x})", count & 0xffff);
     else if (count >= hashed)
         text += fmt::format(", sizes by rank (digest of them all: {:x})", count & 0xffff);
     else if (traits.input != CollectiveTraits::Extent::exchanged)
         text += fmt::format(" × {}", count);
-    if (traits.combines) text += fmt::format(", {}", to_string(static_cast<ReduceOp::Kind>((f >> 50) & 15)));
+    if (traits.combines && !by_user) text += fmt::format(", {}", to_string(op));
     if (root >= 0 && operation != point_to_point) text += fmt::format(", root {}", root);
     return text;
 }

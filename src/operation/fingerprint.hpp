@@ -3,10 +3,13 @@
 //
 //   5 bits operation | 5 dtype | 4 reduce op | 14 root + 1 | 36 count
 // Counts that do not fit, and lists of counts, are hashed into the count's bits, of which the top bit is then set.
+// With an operator of the caller the count has 19 bits, above them stand 16 of the operator's digest; where the count
+// does not fit, both are hashed. Such an operator is of one kind if it is commutative, and of another if it is not.
 #pragma once
 
 #include "algorithm/quantized.hpp"
 #include "schedule/schedule.hpp"
+#include "tensor/user_operator.hpp"
 
 #include <tutti/reduce_op.hpp>
 
@@ -41,6 +44,11 @@ struct NeighborTerms {
 struct Fingerprint {
     static std::uint64_t pack(int operation, DType dtype, ReduceOp::Kind op, int root, std::uint64_t count);
     static std::uint64_t pack(int operation, DType dtype, ReduceOp::Kind op, int root,
+                              std::span<const std::uint64_t> counts);
+    /// The same for an operator of the caller.
+    static std::uint64_t pack(int operation, DType dtype, const tutti::detail::UserOperator& op, int root,
+                              std::uint64_t count);
+    static std::uint64_t pack(int operation, DType dtype, const tutti::detail::UserOperator& op, int root,
                               std::span<const std::uint64_t> counts);
     /// The fingerprint of a quantised collective. `counts` also holds terms that the fingerprint only hashes (a scale,
     /// rows, different counts).

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace tutti::group {
 namespace {
 
@@ -43,6 +45,27 @@ TEST(Fingerprint, of_a_message_between_neighbours_says_on_what_they_must_agree) 
     const std::uint64_t gathered =
         Fingerprint::pack(NeighborTerms{.function = NeighborTerms::Function::all_gather}, int8, 3);
     EXPECT_EQ(Fingerprint::describe(gathered), "neighbor_all_gather, a message of int8 × 3");
+}
+
+TEST(Fingerprint, of_a_callers_operator_says_which_one_if_this_process_has_it) {
+    const ReduceOp op = ReduceOp::of([](double a, double b) { return a * b; }, {.commutative = false, .name = "times"});
+    const auto packed = [](const ReduceOp& one, std::uint64_t count, int root = -1) {
+        return Fingerprint::pack(static_cast<int>(Collective::reduce), float64, *one.user(), root, count);
+    };
+    std::string text = Fingerprint::describe(packed(op, 10, 2));
+    EXPECT_EQ(text.find("reduce of float64 × 10, operator \"times\" of 8-byte elements ("), 0U) << text;
+    EXPECT_EQ(text.substr(text.size() - 24), "), in rank order, root 2") << text;
+    text = Fingerprint::describe(packed(op, 1 << 20, 2));
+    EXPECT_EQ(text.find("reduce of float64, an operator of the caller, in rank order (digest of sizes"), 0U) << text;
+    // Each of these makes a difference.
+    const auto named = [](const char* name, bool commutative) {
+        return ReduceOp::of([](double a, double) { return a; }, {.commutative = commutative, .name = name});
+    };
+    const std::uint64_t all[] = {packed(named("a", true), 5),       packed(named("b", true), 5),
+                                 packed(named("a", false), 5),      packed(named("a", true), 6),
+                                 packed(named("a", true), 1 << 20), packed(named("b", true), 1 << 20)};
+    for (const std::uint64_t& one : all) EXPECT_EQ(std::ranges::count(all, one), 1);
+    EXPECT_EQ(packed(named("a", true), 5), packed(named("a", true), 5));
 }
 
 TEST(Fingerprint, of_a_graph_says_how_it_begins) {

@@ -152,6 +152,7 @@ class Operation : public Completion {
 
  private:
     std::vector<std::uint64_t> numbers_;  // of the call's blocks
+    OperatorHandle user_;                 // the call's operator
 };
 
 }  // namespace tutti::detail

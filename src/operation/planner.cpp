@@ -71,7 +71,7 @@ Path Planner::path_by_messages(const engine::CollectiveCall& call) {
         return largest_relayed() > 0 ? Path::relay : Path::schedule;
     }
     const bool is_named = name && !algorithm::is_exclusion(*name);
-    if (library_ == Library::none || layout_.size() == 1 || is_named) return Path::schedule;
+    if (library_ == Library::none || layout_.size() == 1 || is_named || call.user != nullptr) return Path::schedule;
     // Without shared memory ranks need longer to meet than tutti's own algorithms for a short collective, whose
     // messages show by themselves whether ranks mean the same.
     const bool is_brief = library_ == Library::alone && call.block_bytes <= short_bytes_max;
@@ -86,12 +86,13 @@ const algorithm::Request& Planner::request_of(const engine::CollectiveCall& call
     q.collective = call.collective;
     q.rank = rank_;
     q.root = call.root;
-    q.element_bytes = size_of(call.dtype);
-    q.dtype = call.dtype;
+    q.element_bytes = call.element_bytes();
+    // Elements that only the caller's operator knows have no type that a user's schedule could be for.
+    q.dtype = q.element_bytes == size_of(call.dtype) ? std::optional(call.dtype) : std::nullopt;
     q.op = traits.combines ? std::optional(call.op) : std::nullopt;
     q.in_place = call.in_place && traits.combines;
-    q.single_rounding = traits.combines && is_low_precision(call.dtype);
-    q.rank_order = rank_order_;
+    q.single_rounding = traits.combines && is_low_precision(call.dtype) && call.user == nullptr;
+    q.rank_order = rank_order_ || (call.user != nullptr && !call.user->commutative());
     q.symmetric = with.symmetric;
     q.scheduled = true;
     q.count = traits.input == CollectiveTraits::Extent::whole ? call.count : 0;

@@ -3,6 +3,7 @@
 
 #include "core/assert.hpp"
 #include "reduce/kernels.hpp"
+#include "reduce/user.hpp"
 
 #include <tutti/error.hpp>
 
@@ -84,12 +85,15 @@ void convert_each(void* dst, const void* src, std::size_t count) {
 
 }  // namespace
 
-void combine(ReduceOp::Kind kind, DType dtype, void* dst, std::span<const void* const> inputs,
-             std::size_t element_count, std::uint64_t divisor, Stores stores) {
+void combine(Operator op, DType dtype, void* dst, std::span<const void* const> inputs, std::size_t element_count,
+             std::uint64_t divisor, Stores stores) {
     TUTTI_ASSERT(element_count == 0 || dst != nullptr);
+    const ReduceOp::Kind kind = op.kind;
     TUTTI_ASSERT(kind != ReduceOp::Kind::premul_sum);
     TUTTI_ASSERT(divisor > 0);
     if (kind == ReduceOp::Kind::sum && !inputs.empty() && few::add(dtype, dst, inputs, element_count)) return;
+    if (op.user != nullptr) [[unlikely]]
+        return combine_by_user(*op.user, dst, inputs, element_count);
     const CombineKernel kernel = kernels().combine[static_cast<std::size_t>(kind)][static_cast<std::size_t>(dtype)];
     if (kernel == nullptr || inputs.empty()) {
         throw InternalError(fmt::format("kernels::combine: no kernel for {} of {} with {} inputs", to_string(kind),

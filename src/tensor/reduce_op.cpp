@@ -15,6 +15,7 @@ constexpr std::array<std::string_view, reduce_op_count> op_names{"sum",  "avg", 
 }
 
 std::string_view to_string(ReduceOp::Kind kind) noexcept {
+    if (kind == ReduceOp::Kind::user) return "user";
     const auto index = static_cast<std::size_t>(kind);
     return index < op_names.size() ? op_names[index] : "unknown";
 }
@@ -38,6 +39,7 @@ bool is_supported(ReduceOp::Kind kind, DType dtype) noexcept {
         case ReduceOp::Kind::band:
         case ReduceOp::Kind::bor:
         case ReduceOp::Kind::bxor: return is_integral(dtype);
+        case ReduceOp::Kind::user: return false;
     }
     return false;
 }

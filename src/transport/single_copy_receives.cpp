@@ -31,9 +31,11 @@ SingleCopyReceives::Progress SingleCopyReceives::progress(Bounce& bounce) {
     const Pull pull = pulls_.front();
     Transfer& receive = *pull.receive;
     TUTTI_ASSERT(!receive.done && receive.bytes_done <= receive.bytes);
+    TUTTI_ASSERT(receive.element_bytes > 0 && receive.element_bytes <= Bounce::usual_bytes);
     TUTTI_ASSERT(receive.peer == pull.source);
+    const std::size_t whole_elements = Bounce::usual_bytes / receive.element_bytes * receive.element_bytes;
     const std::size_t piece =
-        std::min(receive.bytes - receive.bytes_done, receive.on_bytes ? Bounce::usual_bytes : piece_bytes);
+        std::min(receive.bytes - receive.bytes_done, receive.on_bytes ? whole_elements : piece_bytes);
     bool read = false;
     const bool stood = neighbours_->read_offered(pull.source, [&] { read = read_piece(pull, piece, bounce); });
     if (stood && read) {

@@ -207,6 +207,42 @@ static void reductions(int asynchronous) {
     for (int i = 0; i < COUNT; ++i) EXPECT(mine[i] == sum_of(rank * COUNT + i));
 }
 
+/* Of a structure, where the order of ranks counts: keeps the first text and the number of all. */
+typedef struct {
+    int32_t first, count, sum;
+} Piece;
+static void join(const void* in, void* inout, size_t count, void* context) {
+    const Piece* left = (const Piece*)in;
+    Piece* right = (Piece*)inout;
+    for (size_t i = 0; i < count; ++i) {
+        right[i].first = left[i].first;
+        right[i].sum = left[i].sum * (1 << right[i].count) + right[i].sum;
+        right[i].count += left[i].count;
+    }
+    ++*(int*)context;
+}
+static void operators(int asynchronous) {
+    Piece pieces[COUNT];
+    int op = 0, calls = 0, sum = 0;
+    const tutti_tensor tensor = TUTTI_VECTOR(pieces, TUTTI_UINT8, sizeof pieces);
+    OK(tutti_op_create(join, &calls, sizeof(Piece), TUTTI_UINT8, 0, "join", &op));
+    for (int i = 0; i < COUNT; ++i) pieces[i] = (Piece){rank + i, 1, rank % 2};
+    if (asynchronous)
+        FINISH(tutti_all_reduce_async(&tensor, op, NULL, &work));
+    else
+        OK(tutti_all_reduce(&tensor, op, NULL));
+    for (int r = 0; r < size; ++r) sum = sum * 2 + r % 2;
+    for (int i = 0; i < COUNT; ++i) EXPECT(pieces[i].first == i && pieces[i].count == size && pieces[i].sum == sum);
+    OK(tutti_op_free(op));
+    EXPECT(tutti_all_reduce(&tensor, op, NULL) == TUTTI_INVALID_ARGUMENT);
+    EXPECT(strstr(tutti_last_error(), "has not been released") != NULL);
+    EXPECT(tutti_op_free(op) == TUTTI_INVALID_ARGUMENT);
+    EXPECT(tutti_op_create(NULL, NULL, 8, TUTTI_UINT8, 1, NULL, &op) == TUTTI_INVALID_ARGUMENT);
+    EXPECT(tutti_op_create(join, NULL, 8, TUTTI_INT32, 1, NULL, &op) == TUTTI_INVALID_ARGUMENT);
+    EXPECT(tutti_op_create(join, NULL, 8, TUTTI_UINT8, 2, NULL, &op) == TUTTI_INVALID_ARGUMENT);
+    EXPECT(size == 1 || calls > 0);
+}
+
 static void gathers(int asynchronous) {
     int32_t mine[COUNT], all[MOST_RANKS * COUNT];
     const int64_t shape[1] = {COUNT};
@@ -570,6 +606,7 @@ int main(void) {
     EXPECT(size <= MOST_RANKS);
     for (int asynchronous = 0; asynchronous < 2; ++asynchronous) {
         reductions(asynchronous);
+        operators(asynchronous);
         quantized(asynchronous);
         gathers(asynchronous);
         from_a_root(asynchronous);

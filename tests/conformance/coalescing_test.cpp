@@ -208,7 +208,7 @@ TEST_P(Coalesced, tensors_that_overlap_are_all_read_before_any_is_written) {
     run_ranks(3, GetParam(), [](const ProcessGroup& g) {
         const int n = g.size();
         for (const std::size_t count : lengths) {
-            for (const ReduceOp op : {ReduceOp(ReduceOp::sum), ReduceOp::premul_sum(2)}) {
+            for (const ReduceOp& op : {ReduceOp(ReduceOp::sum), ReduceOp::premul_sum(2)}) {
                 const double factor = op.kind() == ReduceOp::Kind::premul_sum ? 2 * n : n;
                 std::vector<float> twice(count, 1);
                 all_reduce_coalesced({twice, twice, twice}, {.op = op, .group = g});

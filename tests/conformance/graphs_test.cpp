@@ -144,6 +144,46 @@ TEST_P(Graphs, that_nobody_has_changed_meet_plain_calls) {
     });
 }
 
+TEST_P(Graphs, keep_calls_with_an_operator_of_the_caller_as_they_are) {
+    run_ranks(3, GetParam(), [](const ProcessGroup& g) {
+        using Pair = ValueIndex<std::int32_t, std::int32_t>;
+        for (const std::size_t count : {std::size_t{2}, std::size_t{30'000}}) {
+            std::vector<Pair> x(count), y(count);
+            std::vector<std::int64_t> z(count), w(count);
+            Values v(count);
+            const graph::Optimised optimised = graph::optimise(
+                graph::capture([&] {
+                    all_reduce(items(x), {.op = ReduceOp::min_loc<std::int32_t, std::int32_t>(), .group = g});
+                    all_reduce(items(y), {.op = ReduceOp::max_loc<std::int32_t, std::int32_t>(), .group = g});
+                    using Long = std::int64_t;
+                    all_reduce(
+                        z, {.op = ReduceOp::of([](Long a, Long) { return a; }, {.commutative = false}), .group = g});
+                    all_reduce(
+                        w, {.op = ReduceOp::of([](Long, Long b) { return b; }, {.commutative = false}), .group = g});
+                    for (int i = 0; i < 2; ++i) all_reduce(v, {.group = g});
+                }),
+                {.group = g, .bucket_bytes = 1 << 20});
+            const std::string text = optimised.graph.to_text();
+            EXPECT_EQ(Graph::from_text(text).to_text(), text);
+            Executable step(optimised.graph);
+            for (int round = 0; round < 3; ++round) {
+                const auto me = static_cast<std::int32_t>(g.rank());
+                std::ranges::fill(x, Pair{me, me});
+                std::ranges::fill(y, Pair{me, me});
+                std::ranges::fill(z, me + 1);
+                std::ranges::fill(w, me + 2);
+                std::ranges::fill(v, 1.F);
+                step.replay();
+                EXPECT_EQ(x, std::vector<Pair>(count, {0, 0}));
+                EXPECT_EQ(y, std::vector<Pair>(count, {2, 2}));
+                EXPECT_EQ(v, Values(count, 9.F));
+                EXPECT_EQ(w, std::vector<std::int64_t>(count, 4));
+                EXPECT_EQ(z, std::vector<std::int64_t>(count, 1));
+            }
+        }
+    });
+}
+
 TEST_P(Graphs, put_small_calls_together) {
     run_ranks(2, GetParam(), [](const ProcessGroup& g) {
         std::vector<Values> x(20, Values(16));

@@ -86,7 +86,7 @@ TEST_P(Prefixes, come_in_every_form_of_a_call) {
 TEST_P(Prefixes, leave_what_is_beside_a_view_and_all_of_rank_0s_exclusive_one) {
     run_ranks(3, GetParam(), [](const ProcessGroup& g) {
         const int me = g.rank();
-        for (const ReduceOp op : {ReduceOp(ReduceOp::sum), ReduceOp::premul_sum(2)}) {
+        for (const ReduceOp& op : {ReduceOp(ReduceOp::sum), ReduceOp::premul_sum(2)}) {
             const std::int64_t factor = op.kind() == ReduceOp::Kind::premul_sum ? 2 : 1;
             for (const bool inclusive : {true, false}) {
                 Longs grid = values_of(me, 12);

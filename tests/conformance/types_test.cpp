@@ -136,7 +136,7 @@ TEST_P(Types, carry_a_nan_of_any_rank_through_min_and_max) {
     run_ranks(3, GetParam(), [](const ProcessGroup& g) {
         const auto check = [&](auto type) {
             using T = decltype(type);
-            for (const ReduceOp op : {ReduceOp::min, ReduceOp::max, ReduceOp::sum}) {
+            for (const ReduceOp& op : {ReduceOp::min, ReduceOp::max, ReduceOp::sum}) {
                 for (const std::size_t count : {3, 40, 3000}) {  // element i is NaN on rank i % 4, if there is one
                     std::vector<T> data(count);
                     for (std::size_t i = 0; i < count; ++i) {
