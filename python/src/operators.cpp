@@ -70,10 +70,11 @@ void apply(const PythonFunction& f, const void* in, void* inout, std::size_t cou
     left.attr("setflags")(nb::arg("write") = false);
     const nb::object result = nb::handle(f.function)(left, right);
     const nb::object array = numpy().attr("asarray")(result);
-    if (!array.attr("shape").equal(right.attr("shape"))) {
+    const nb::object shape = array.attr("shape"), expected = right.attr("shape");
+    if (!shape.equal(expected)) {
         throw std::runtime_error(fmt::format("it has returned an array of shape {}: expected {}, as its arguments have",
-                                             nb::cast<std::string>(nb::str(array.attr("shape"))),
-                                             nb::cast<std::string>(nb::str(right.attr("shape")))));
+                                             nb::cast<std::string>(nb::str(shape)),
+                                             nb::cast<std::string>(nb::str(expected))));
     }
     numpy().attr("copyto")(right, array, nb::arg("casting") = "same_kind");
 }

@@ -228,7 +228,8 @@ TEST_P(Operators, that_throw_fail_the_call_on_all_ranks) {
     for (const std::size_t elements : {std::size_t{1}, std::size_t{50'000}}) {
         run_ranks(3, GetParam(),
                   [elements](const ProcessGroup& g) {
-                      const bool throws = g.rank() == 1;
+                      // Of one element not every rank combines anything over TCP.
+                      const bool throws = elements == 1 || g.rank() == 1;
                       const ReduceOp op = ReduceOp::of(
                           [throws](Affine a, Affine b) {
                               if (throws) throw std::runtime_error("no such map");
