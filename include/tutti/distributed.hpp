@@ -248,10 +248,11 @@ TUTTI_API void reduce_scatter_tensor(TensorView output, ConstTensorView input,
                                      const ReduceScatterOptions& options = {});
 /// As all_gather_into_tensor, but the input of rank i has output_split_sizes[i] rows (along dimension 0), zero allowed;
 /// the list is the same on all ranks. With output_offsets the rows of rank i begin at row output_offsets[i] of
-/// `output`, and rows that no rank fills keep their values. errors   InvalidArgument, before any traffic: sizes that do
-/// not add up to the rows of `output` (without offsets); not
-///          one entry for each rank; an input with another number of rows than its entry; with offsets, rows that leave
-///          `output`, and rows of two ranks that overlap. CollectiveMismatch: ranks pass different sizes.
+/// `output`, and rows that no rank fills keep their values.
+///
+/// errors   InvalidArgument, before any traffic: sizes that do not add up to the rows of `output` (without offsets);
+///          not one entry for each rank; an input with another number of rows than its entry; with offsets, rows that
+///          leave `output`, and rows of two ranks that overlap. CollectiveMismatch: ranks pass different sizes.
 /// cost     with offsets the result is copied once more, from a temporary of its size.
 /// follows  MPI_Allgatherv (MPI 4.1, 6.7)
 /// Its former name, all_gather_into_tensor_uneven, stays, in all forms.
@@ -279,9 +280,10 @@ TUTTI_API void gather_v(ConstTensorView input, const TensorView& output = {}, co
 /// `output` becomes the send_counts[rank] elements at send_offsets[rank] of the root's `input`. Only the root's
 /// `input`, counts and offsets count: each other rank knows the length of its own `output` alone. Blocks of `input` may
 /// overlap, which MPI forbids only for its symmetry with MPI_Gatherv. On the root, `output` may be its block of
-/// `input`. errors, cost   as gather_v, with `input` and `output` exchanged. Blocks of a host go through the root's
-/// slot if all of
-///                them fit into it.
+/// `input`.
+///
+/// errors, cost   as gather_v, with `input` and `output` exchanged; blocks of a host go through the root's slot if all
+///                of them fit into it
 /// follows        MPI_Scatterv (MPI 4.1, 6.6)
 TUTTI_API void scatter_v(TensorView output, const ConstTensorView& input = {}, const ScatterVOptions& options = {});
 /// Sends block i of `input` (split along dimension 0) to rank i; `output` gets the blocks in rank order.

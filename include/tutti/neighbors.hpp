@@ -149,8 +149,9 @@ struct NeighborOptions {
 
 /// Sends inputs[i] to destination i of the graph, and receives outputs[j] from source j (MPI_Neighbor_alltoallw).
 /// Counts may differ between neighbours, and be 0; a pair of ranks must agree about dtype and count. Outputs must
-/// overlap neither each other nor inputs. cost     one message for each entry of the lists; an entry that is this rank
-/// itself is a copy.
+/// overlap neither each other nor inputs.
+///
+/// cost   one message for each entry of the lists; an entry that is this rank itself is a copy
 TUTTI_API void neighbor_all_to_all(const TensorList& output_list, const ConstTensorList& input_list,
                                    const NeighborGraph& graph, const NeighborOptions& options = {});
 /// Sends `input` to all destinations of the graph, and receives output_list[j] from source j (MPI_Neighbor_allgatherv).

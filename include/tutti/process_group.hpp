@@ -94,8 +94,8 @@ struct ShrinkOptions {
 struct GrowOptions {
     Store place{};                   ///< where the newcomers wait: NewcomersPlace, JoinOptions (newcomers.hpp)
     std::string name = "newcomers";  ///< as there
-    int count =
-        0;  ///< how many newcomers to take in; 0: those that wait now, after a failure as many as ranks are lost
+    /// How many newcomers to take in; 0: those that wait now, after a failure as many as ranks are lost.
+    int count = 0;
     std::chrono::milliseconds timeout{0};  ///< for newcomers, and for all ranks to call grow; zero: the group's
     std::optional<std::chrono::milliseconds> patience{};  ///< after a failure: as ShrinkOptions
 };
@@ -159,11 +159,13 @@ class TUTTI_API ProcessGroup {
     /// The new group has a world of its own, and newcomers come behind the old ranks. This group stays as it is, and is
     /// the caller's to destroy. After a failure grow() is called as shrink() is, by all survivors: they keep their
     /// numbers where the new group has such a number, and newcomers take those of the lost ranks, then the numbers
-    /// behind. If no newcomer waits, none is wanted and no rank is lost, it returns this group. errors   If the new
-    /// group cannot be made, all ranks and the newcomers that were taken in get the same message, and
-    ///          this group stays as it was: Timeout (too few newcomers, or a rank did not call; the newcomers that were
+    /// behind. If no newcomer waits, none is wanted and no rank is lost, it returns this group.
+    ///
+    /// errors   If the new group cannot be made, all ranks and the newcomers that were taken in get the same message,
+    ///          and this group stays as it was: Timeout (too few newcomers, or a rank did not call; newcomers that were
     ///          not taken in wait on), PeerLost (a rank or a newcomer ended). A rank that ends after all have come is
     ///          lost to the new group. Others as shrink().
+    ///
     ///     g = g.grow({.place = store});
     ///     g.adopt({weights, step});
     ProcessGroup grow(const GrowOptions& options) const;
