@@ -125,13 +125,13 @@ class HaloBlock {
     }
     /// How many cells are wrong. Those beyond open ends are untouched, and so are elements that the view does not have.
     int wrong(int round) {
-        int count = 0;
+        int faults = 0;
         std::vector<T> others = memory_;
         each([&](const Lengths& index, T& cell) {
-            if (cell != expected(index, round).value_or(untouched)) ++count;
+            if (cell != expected(index, round).value_or(untouched)) ++faults;
             others[static_cast<std::size_t>(&cell - memory_.data())] = untouched;
         });
-        return count + static_cast<int>(std::ranges::count_if(others, [](const T& x) { return x != untouched; }));
+        return faults + static_cast<int>(std::ranges::count_if(others, [](const T& x) { return x != untouched; }));
     }
 
  private:
@@ -311,21 +311,21 @@ std::vector<std::vector<std::vector<int>>> random_graph(unsigned seed, int ranks
     std::mt19937 random(seed);
     const auto draw = [&](int high) { return std::uniform_int_distribution<int>(0, high)(random); };
     const auto size = static_cast<std::size_t>(ranks);
-    std::vector lengths(size, std::vector<std::vector<int>>(size));
-    for (auto& row : lengths) {
+    std::vector sizes(size, std::vector<std::vector<int>>(size));
+    for (auto& row : sizes) {
         for (auto& list : row) {
-            for (int count = std::max(0, draw(5) - 2); count > 0; --count)
+            for (int left = std::max(0, draw(5) - 2); left > 0; --left)
                 list.push_back(draw(6) == 0 ? 40'000 + draw(100) : draw(3) * draw(50));
         }
     }
-    return lengths;
+    return sizes;
 }
 
 TEST_P(Neighbors, of_random_graphs_get_what_their_sources_sent) {
     for (const int ranks : {1, 3, 4}) {
         run_ranks(ranks, GetParam(), [](const ProcessGroup& w) {
             for (unsigned seed = 0; seed < (watched ? 4U : 12U); ++seed) {
-                const auto lengths = random_graph(seed, w.size());
+                const auto sizes = random_graph(seed, w.size());
                 const auto me = static_cast<std::size_t>(w.rank());
                 Ranks sources, destinations;
                 std::vector<std::vector<int>> inputs, outputs, expected;
@@ -333,18 +333,18 @@ TEST_P(Neighbors, of_random_graphs_get_what_their_sources_sent) {
                     return static_cast<int>(from * 1'000'000 + to * 100'000 + k * 10'000) + i;
                 };
                 const auto message = [&](std::size_t from, std::size_t to, std::size_t k) {
-                    std::vector<int> data(static_cast<std::size_t>(lengths[from][to][k]));
+                    std::vector<int> data(static_cast<std::size_t>(sizes[from][to][k]));
                     for (std::size_t i = 0; i < data.size(); ++i) data[i] = value(from, to, k, static_cast<int>(i));
                     return data;
                 };
                 // Receives are listed from the last rank on; the k-th message of a pair stays the k-th.
-                for (std::size_t r = 0; r < lengths.size(); ++r) {
-                    const std::size_t back = lengths.size() - 1 - r;
-                    for (std::size_t k = 0; k < lengths[me][r].size(); ++k) {
+                for (std::size_t r = 0; r < sizes.size(); ++r) {
+                    const std::size_t back = sizes.size() - 1 - r;
+                    for (std::size_t k = 0; k < sizes[me][r].size(); ++k) {
                         destinations.push_back(w.global_rank(static_cast<int>(r)));
                         inputs.push_back(message(me, r, k));
                     }
-                    for (std::size_t k = 0; k < lengths[back][me].size(); ++k) {
+                    for (std::size_t k = 0; k < sizes[back][me].size(); ++k) {
                         sources.push_back(w.global_rank(static_cast<int>(back)));
                         expected.push_back(message(back, me, k));
                         outputs.emplace_back(expected.back().size(), -1);

@@ -86,16 +86,16 @@ def refused(rank):
 
 class Neighbors(unittest.TestCase):
     def test_halos_are_cells_of_the_padded_array(self):
-        self.assertEqual(run_ranks(4, halos)[0], (2, 2))
+        self.assertEqual(run_ranks(halos, 4)[0], (2, 2))
 
     def test_halos_of_three_ranks(self):
-        self.assertEqual(run_ranks(3, halos)[0], (3, 1))
+        self.assertEqual(run_ranks(halos, 3)[0], (3, 1))
 
     def test_messages_on_a_graph(self):
-        self.assertEqual(run_ranks(3, graph), [2, 3, 4])
+        self.assertEqual(run_ranks(graph, 3), [2, 3, 4])
 
     def test_errors_name_what_is_wrong(self):
-        for texts in run_ranks(2, refused):
+        for texts in run_ranks(refused, 2):
             for text, words in zip(texts, (
                     "expected a Halo, or a list of them", "dim 2: expected 0 to 1", "expected a number, or (low, high)",
                     "has 4 cells along dimension 0: expected at least 6", "source 99: expected 0 to 1",
