@@ -3,6 +3,7 @@
 #include "faults.hpp"
 
 #include <tutti/distributed.hpp>
+#include <tutti/groups.hpp>
 #include <tutti/meeting.hpp>
 
 #include <algorithm>
@@ -48,6 +49,8 @@ Settings settings_of(const ncclConfig_t* config, const Settings& otherwise) {
     check(*config, "splitShare", &ncclConfig_t::splitShare, 0, 1);
     check(*config, "collnetEnable", &ncclConfig_t::collnetEnable, 0, 1);
     check(*config, "shrinkShare", &ncclConfig_t::shrinkShare, 0, 1);
+    check(*config, "graphUsageMode", &ncclConfig_t::graphUsageMode, 0, 2);
+    check(*config, "numRmaCtx", &ncclConfig_t::numRmaCtx, 1, INT_MAX);
     const bool both = has(*config, &ncclConfig_t::minCTAs) && has(*config, &ncclConfig_t::maxCTAs);
     if (both && config->minCTAs != NCCL_CONFIG_UNDEF_INT && config->maxCTAs != NCCL_CONFIG_UNDEF_INT &&
         config->minCTAs > config->maxCTAs) {
@@ -87,18 +90,24 @@ void Communicator::join(const std::function<Store()>& find_store) {
                 ncclInvalidUsage, "rank ", rank_, " of ", size_,
                 " came twice with one unique id: expected each rank once, and an id for each communicator");
         }
-        ProcessGroup group(
-            {.store = PrefixStore("group", store), .rank = rank_, .world_size = size_, .name = settings_.name});
-        const std::lock_guard lock(mutex_);
-        if (state_ == State::aborted) throw Failure(*failure_);
-        group_ = std::move(group);
-        state_ = State::ready;
+        join_group();
     } catch (...) {
         const Failure failure = as_failure(std::current_exception());
         become_failed({failure.code(), text(describe(), ": ", failure.sentence())});
         const std::lock_guard lock(mutex_);
         throw Failure(*failure_);
     }
+}
+
+void Communicator::join_group() {
+    const std::string prefix = groups_ == 0 ? "group" : text("group after suspension ", groups_);
+    ProcessGroup group(
+        {.store = PrefixStore(prefix, store_), .rank = rank_, .world_size = size_, .name = settings_.name});
+    const std::lock_guard lock(mutex_);
+    if (state_ == State::aborted) throw Failure(*failure_);
+    group_ = std::move(group);
+    ++groups_;
+    state_ = State::ready;
 }
 
 ncclResult_t Communicator::state() const {
@@ -121,8 +130,18 @@ void Communicator::check_ready() const {
                            "said something else than ncclInProgress");
     }
     if (state_ == State::finalized) nccl_library::fail(ncclInvalidArgument, describe(), " was finalized");
+    if (state_ == State::suspended) {
+        nccl_library::fail(ncclInvalidUsage, describe(), " is suspended: expected ncclCommResume first");
+    }
     if (state_ == State::revoked) {
         nccl_library::fail(ncclInvalidUsage, describe(), " was revoked: it can only be split, shrunk or destroyed");
+    }
+}
+
+void Communicator::check_group() const {
+    const std::lock_guard lock(mutex_);
+    if (state_ == State::suspended) {
+        nccl_library::fail(ncclInvalidUsage, describe(), " is suspended: expected ncclCommResume first");
     }
 }
 
@@ -135,6 +154,7 @@ void Communicator::become_failed(const Failure& failure) {
     const std::lock_guard lock(mutex_);
     if (!failure_) failure_ = failure;
     if (state_ != State::aborted && state_ != State::revoked) state_ = State::failed;
+    one_sided_->fail(*failure_);
     changed_.notify_all();
 }
 
@@ -263,9 +283,11 @@ bool Communicator::in_group() const {
 void Communicator::revoke() {
     {
         const std::lock_guard lock(mutex_);
-        if (state_ != State::ready && state_ != State::failed) return;
+        if (state_ != State::ready && state_ != State::suspended && state_ != State::failed) return;
         state_ = State::revoked;
         failure_.reset();
+        one_sided_->stop();
+        one_sided_->fail(Failure(ncclInvalidUsage, text(describe(), " was revoked")));
         changed_.notify_all();
     }
     if (!group_) return;
@@ -279,17 +301,85 @@ void Communicator::finalize() {
         std::unique_lock lock(mutex_);
         if (failure_) throw Failure(*failure_);
         if (state_ == State::finalized) return;
-        const auto done = [&] { return turn_ == next_turn_ || ended() || failure_.has_value(); };
-        if (!changed_.wait_for(lock, group_.timeout(), done)) {
-            nccl_library::fail(ncclRemoteError, describe(), ": operations have not ended within ",
-                               group_.timeout().count(), " ms");
+        if (state_ == State::suspended) {
+            state_ = State::finalized;
+            return;
         }
-        if (failure_) throw Failure(*failure_);
+        await_issued(lock);
         if (state_ == State::revoked) return;
     }
+    one_sided_->stop();
     group_.destroy();
     const std::lock_guard lock(mutex_);
     if (state_ == State::ready) state_ = State::finalized;
+}
+
+void Communicator::await_issued(std::unique_lock<std::mutex>& lock) {
+    const auto done = [&] { return turn_ == next_turn_ || ended() || failure_.has_value(); };
+    if (!changed_.wait_for(lock, group_.timeout(), done)) {
+        nccl_library::fail(ncclRemoteError, describe(), ": operations have not ended within ", group_.timeout().count(),
+                           " ms");
+    }
+    if (failure_) throw Failure(*failure_);
+}
+
+void Communicator::suspend() {
+    {
+        std::unique_lock lock(mutex_);
+        await_issued(lock);
+    }
+    // A rank leaves when it has all that the others have sent it, and they know that.
+    const std::vector<std::uint64_t> sent = one_sided_->sent(size_);
+    const std::size_t bytes = sent.size() * sizeof(std::uint64_t);
+    std::vector<std::uint64_t> expected;
+    for (const std::string& theirs : exchange(std::string(reinterpret_cast<const char*>(sent.data()), bytes))) {
+        std::uint64_t count = 0;
+        std::memcpy(&count, theirs.data() + static_cast<std::size_t>(rank_) * sizeof count, sizeof count);
+        expected.push_back(count);
+    }
+    const bool listened = one_sided_->listens();
+    if (std::ranges::any_of(expected, [](std::uint64_t count) { return count > 0; })) listen();
+    one_sided_->await_all(expected, group_.timeout());
+    one_sided_->stop();
+    (void)exchange(".");
+    ProcessGroup group;
+    {
+        const std::lock_guard lock(mutex_);
+        if (failure_) throw Failure(*failure_);
+        if (state_ != State::ready) return;
+        listened_ = listened;
+        shared_bytes_ = shared_memory_bytes(group_);
+        state_ = State::suspended;
+        group = std::exchange(group_, {});
+    }
+    group.destroy();
+}
+
+void Communicator::resume() {
+    {
+        const std::lock_guard lock(mutex_);
+        if (failure_) throw Failure(*failure_);
+        if (state_ != State::suspended) {
+            nccl_library::fail(ncclInvalidUsage, describe(), " is not suspended: expected ncclCommSuspend before it");
+        }
+        state_ = State::joining;
+    }
+    try {
+        join_group();
+        if (listened_) listen();
+    } catch (...) {
+        const Failure failure = as_failure(std::current_exception());
+        become_failed({failure.code(), text(describe(), ": ", failure.sentence())});
+        throw Failure(*failure_);
+    }
+}
+
+Communicator::MemoryUse Communicator::memory_use() const {
+    const std::lock_guard lock(mutex_);
+    MemoryUse use{.lasting = sizeof *this + one_sided_->table_bytes(), .is_released = state_ == State::suspended};
+    for (const auto& [number, op] : operators_) use.lasting += sizeof op + op.factor.size();
+    use.releasable = state_ == State::ready ? shared_memory_bytes(group_) : shared_bytes_;
+    return use;
 }
 
 void Communicator::abort() noexcept {
@@ -299,11 +389,13 @@ void Communicator::abort() noexcept {
         {
             const std::lock_guard lock(mutex_);
             if (state_ == State::aborted) return;
-            const bool was_finalized = state_ == State::finalized;
+            const bool was_finalized = state_ == State::finalized, was_suspended = state_ == State::suspended;
             state_ = State::aborted;
             if (!failure_) failure_ = Failure(ncclInvalidUsage, text(describe(), " was aborted"));
+            one_sided_->stop();
+            one_sided_->fail(*failure_);
             if (!was_finalized) group = group_;
-            if (!group_) store = store_;
+            if (!group_ && !was_finalized && !was_suspended) store = store_;
             changed_.notify_all();
         }
         if (store) store.abort("ncclCommAbort");
@@ -341,19 +433,51 @@ ScaledSum Communicator::operator_of(ncclRedOp_t op) const {
                        " does not know: expected ncclSum to ncclAvg, or one of ncclRedOpCreatePreMulSum's for it");
 }
 
-void* Communicator::add_registration() {
+void* Communicator::add_registration(Registered window) {
     static std::atomic<std::uintptr_t> next{1};
     auto* const handle = reinterpret_cast<void*>(next.fetch_add(1) * 16);
-    const std::lock_guard lock(mutex_);
-    registrations_.insert(handle);
+    one_sided_->add(handle, std::move(window));
+    return handle;
+}
+
+void* Communicator::add_registration(void* memory, std::size_t bytes) {
+    return add_registration(Registered{.memory = memory, .bytes = bytes, .number = 0, .rank_bytes = {}});
+}
+
+// A rank takes puts before it knows that the others have registered theirs, so the second exchange is before its end.
+void* Communicator::add_symmetric_window(void* memory, std::size_t bytes) {
+    const std::uint64_t own = bytes;
+    Registered window{.memory = memory, .bytes = bytes, .number = one_sided_->next_window(), .rank_bytes = {}};
+    for (const std::string& theirs : exchange(std::string(reinterpret_cast<const char*>(&own), sizeof own))) {
+        std::uint64_t size = 0;
+        std::memcpy(&size, theirs.data(), sizeof size);
+        window.rank_bytes.push_back(size);
+    }
+    void* const handle = add_registration(std::move(window));
+    listen();
+    (void)exchange(".");
     return handle;
 }
 
 void Communicator::remove_registration(const void* handle, const char* what) {
-    const std::lock_guard lock(mutex_);
-    if (registrations_.erase(handle) == 0) {
+    if (!one_sided_->remove(handle)) {
         nccl_library::fail(ncclInvalidArgument, what, " is none that ", describe(), " has registered");
     }
+}
+
+Registered Communicator::registered(const void* handle, const char* what) const {
+    const std::optional<Registered> found = one_sided_->find(handle);
+    if (!found) nccl_library::fail(ncclInvalidArgument, what, " is none that ", describe(), " has registered");
+    return *found;
+}
+
+void Communicator::listen() {
+    one_sided_->listen(group_, [weak = weak_from_this()](const Failure& failure) {
+        const auto self = weak.lock();
+        if (self == nullptr) return;
+        self->become_failed({failure.code(), text(self->describe(), ": ", failure.sentence())});
+        if (self->group_) self->group_.abort(self->sentence());
+    });
 }
 
 }  // namespace tutti::nccl_library

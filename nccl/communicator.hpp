@@ -10,6 +10,7 @@
 
 #include "failure.hpp"
 #include "interface.h"
+#include "one_sided.hpp"
 
 #include <tutti/process_group.hpp>
 #include <tutti/reduce_op.hpp>
@@ -48,9 +49,9 @@ struct ScaledSum {
     const void* where = nullptr;
 };
 
-class Communicator {
+class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-    enum class State { joining, ready, revoked, finalized, failed, aborted };
+    enum class State { joining, ready, suspended, revoked, finalized, failed, aborted };
 
     Communicator(Settings settings, int device) : settings_(std::move(settings)), device_(device) {}
 
@@ -74,6 +75,8 @@ class Communicator {
     bool is_revoked() const;
     /// Throws Failure where operations cannot be begun now.
     void check_ready() const;
+    /// Throws Failure while it is suspended: it has no group then. For operations of graphs, which have no turn.
+    void check_group() const;
     /// The first failure stays.
     void become_failed(const Failure& failure);
 
@@ -104,6 +107,17 @@ class Communicator {
     void revoke();
     /// Waits for all that was issued, then leaves the group.
     void finalize();
+    /// The same on all ranks, with the signals that are on their way, so that resume() can make the group anew. What
+    /// belongs to the communicator stays.
+    void suspend();
+    void resume();
+    /// Bytes of the group's shared memory (of the last one, while it is suspended), and of what stays without it.
+    struct MemoryUse {
+        std::uint64_t releasable = 0;
+        std::uint64_t lasting = 0;
+        bool is_released = false;
+    };
+    MemoryUse memory_use() const;
     /// Ends what is under way; when it returns nothing touches a buffer any more.
     void abort() noexcept;
 
@@ -112,10 +126,19 @@ class Communicator {
     ScaledSum operator_of(ncclRedOp_t op) const;
 
     /// Memory that was registered: nothing is to be done for it in host memory, but its handles are checked.
-    void* add_registration();
+    void* add_registration(void* memory, std::size_t bytes);
+    /// The same on all ranks, which tell each other their sizes; then it can be a target and a source of puts.
+    void* add_symmetric_window(void* memory, std::size_t bytes);
     void remove_registration(const void* handle, const char* what);
+    Registered registered(const void* handle, const char* what) const;
+    OneSided& one_sided() const noexcept { return *one_sided_; }
+    /// Others' puts and signals are taken from now on.
+    void listen();
 
  private:
+    void join_group();
+    void await_issued(std::unique_lock<std::mutex>& lock);
+    void* add_registration(Registered window);
     std::vector<std::string> exchange_by_group(const std::string& mine);
     std::vector<std::string> exchange_by_store(const std::string& mine);
     bool ended() const noexcept { return state_ == State::aborted || state_ == State::revoked; }
@@ -131,7 +154,10 @@ class Communicator {
     std::optional<Failure> failure_;
     Store store_;
     ProcessGroup group_;
-    int background_ = 0;  // calls that have returned ncclInProgress
+    int groups_ = 0;                  // that it has had: one more after each suspension
+    bool listened_ = false;           // before it was suspended
+    std::uint64_t shared_bytes_ = 0;  // of the group that a suspension has ended
+    int background_ = 0;              // calls that have returned ncclInProgress
     std::uint64_t next_turn_ = 0;
     std::uint64_t turn_ = 0;          // the first that has not been passed
     std::set<std::uint64_t> passed_;  // later ones that have
@@ -139,7 +165,7 @@ class Communicator {
     std::uint64_t begun_ = 0;         // operations
     std::thread::id collector_;
     std::map<int, ScaledSum> operators_;
-    std::set<const void*> registrations_;
+    const std::shared_ptr<OneSided> one_sided_ = std::make_shared<OneSided>();
 };
 
 /// Makes a handle for it. Handles are never used again for another one.

@@ -85,6 +85,51 @@ NCCL_EXPORT(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int flags)) {
     });
 }
 
+// ---- Memory of the communicator's own -------------------------------------------------------------------------------
+
+namespace {
+
+// Blocks, as NCCL's do, also where the communicator does not; ranks of one thread do it in a group.
+ncclResult_t run_on_all_ranks(const std::shared_ptr<Communicator>& communicator, void (Communicator::*what)()) {
+    check_not_collected(*communicator);
+    return GroupCall::of_this_thread().add(
+        nccl::Job{.communicators = {communicator}, .run = [communicator, what] { (communicator.get()->*what)(); }});
+}
+
+}  // namespace
+
+NCCL_EXPORT(ncclResult_t, ncclCommSuspend, (ncclComm_t comm, int flags)) {
+    return nccl::collected("ncclCommSuspend", [&] {
+        const auto communicator = nccl::communicator_of(comm);
+        communicator->check_ready();
+        if ((flags & ~NCCL_SUSPEND_MEM) != 0) {
+            nccl::fail(ncclInvalidArgument, "flags is ", flags, ": expected NCCL_SUSPEND_MEM (", NCCL_SUSPEND_MEM, ")");
+        }
+        if (flags == 0) return ncclSuccess;
+        return run_on_all_ranks(communicator, &Communicator::suspend);
+    });
+}
+
+NCCL_EXPORT(ncclResult_t, ncclCommResume, (ncclComm_t comm)) {
+    return nccl::collected("ncclCommResume", [&] { return run_on_all_ranks(joined(comm), &Communicator::resume); });
+}
+
+NCCL_EXPORT(ncclResult_t, ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value)) {
+    return nccl::guarded("ncclCommMemStats", [&] {
+        const auto communicator = joined(comm);
+        nccl::check_place("value", value);
+        const Communicator::MemoryUse use = communicator->memory_use();
+        switch (stat) {
+            case ncclStatGpuMemSuspend: *value = use.releasable; return ncclSuccess;
+            case ncclStatGpuMemSuspended: *value = use.is_released ? 1 : 0; return ncclSuccess;
+            case ncclStatGpuMemPersist: *value = use.lasting; return ncclSuccess;
+            case ncclStatGpuMemTotal: *value = use.releasable + use.lasting; return ncclSuccess;
+        }
+        nccl::fail(ncclInvalidArgument, "stat is ", static_cast<int>(stat), ": expected 0 (ncclStatGpuMemSuspend) to ",
+                   static_cast<int>(ncclStatGpuMemTotal), " (ncclStatGpuMemTotal)");
+    });
+}
+
 NCCL_EXPORT(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t* error)) {
     return nccl::guarded("ncclCommGetAsyncError", [&] {
         nccl::check_place("asyncError", error);
@@ -132,7 +177,7 @@ NCCL_EXPORT(ncclResult_t, ncclCommRegister, (ncclComm_t comm, void* memory, size
     return nccl::guarded("ncclCommRegister", [&] {
         nccl::check_place("handle", handle);
         check_memory(memory, size);
-        *handle = joined(comm)->add_registration();
+        *handle = joined(comm)->add_registration(memory, size);
         return ncclSuccess;
     });
 }
@@ -146,12 +191,32 @@ NCCL_EXPORT(ncclResult_t, ncclCommDeregister, (ncclComm_t comm, void* handle)) {
 
 NCCL_EXPORT(ncclResult_t, ncclCommWindowRegister,
             (ncclComm_t comm, void* memory, size_t size, ncclWindow_t* window, int flags)) {
-    return nccl::guarded("ncclCommWindowRegister", [&] {
+    return nccl::collected("ncclCommWindowRegister", [&] {
         nccl::check_place("win", window);
         check_memory(memory, size);
         if (flags < 0 || flags > 7)
             nccl::fail(ncclInvalidArgument, "winFlags is ", flags, ": expected flags of NCCL_WIN_");
-        *window = static_cast<ncclWindow_t>(joined(comm)->add_registration());
+        const auto communicator = joined(comm);
+        communicator->check_ready();
+        if ((flags & NCCL_WIN_COLL_SYMMETRIC) == 0) {
+            *window = static_cast<ncclWindow_t>(communicator->add_registration(memory, size));
+            return ncclSuccess;
+        }
+        *window = nullptr;
+        return GroupCall::of_this_thread().add(nccl::Job{.communicators = {communicator},
+                                                         .blocking = communicator->settings().blocking,
+                                                         .run = [communicator, window, memory, size] {
+                                                             *window = static_cast<ncclWindow_t>(
+                                                                 communicator->add_symmetric_window(memory, size));
+                                                         }});
+    });
+}
+
+NCCL_EXPORT(ncclResult_t, ncclWinGetUserPtr, (ncclComm_t comm, ncclWindow_t window, void** memory)) {
+    return nccl::guarded("ncclWinGetUserPtr", [&] {
+        nccl::check_place("win", window);
+        nccl::check_place("outUserPtr", memory);
+        *memory = joined(comm)->registered(window, "win").memory;
         return ncclSuccess;
     });
 }

@@ -11,6 +11,28 @@
 #include <utility>
 
 namespace tutti::nccl_library {
+namespace {
+
+// Jobs of one communicator run in the order of the calls, which is the same on all ranks; those of different ones side
+// by side. Each lane has the numbers of its jobs.
+std::vector<std::vector<std::size_t>> lanes_of(const std::vector<Job>& jobs) {
+    std::vector<std::vector<std::size_t>> lanes;
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+        const auto shares = [&](std::size_t other) {
+            return std::ranges::find_first_of(jobs[i].communicators, jobs[other].communicators) !=
+                   jobs[i].communicators.end();
+        };
+        const auto lane =
+            std::ranges::find_if(lanes, [&](const auto& one) { return std::ranges::any_of(one, shares); });
+        if (lane == lanes.end())
+            lanes.push_back({i});
+        else
+            lane->push_back(i);
+    }
+    return lanes;
+}
+
+}  // namespace
 
 GroupCall& GroupCall::of_this_thread() {
     return of_thread<GroupCall>();
@@ -104,36 +126,51 @@ ncclResult_t GroupCall::run(std::vector<Job> jobs) {
              "communicators are made in one group, and only some block: expected config.blocking to be the same");
     }
     if (!blocking) {
-        for (Job& job : jobs) {
-            run_in_background(job.communicators, [work = std::move(job.run)] {
-                try {
-                    work();
-                } catch (...) {
-                    remember(as_failure(std::current_exception()));  // the communicators know it
+        for (const auto& lane : lanes_of(jobs)) {
+            std::vector<std::shared_ptr<Communicator>> communicators;
+            std::vector<std::function<void()>> works;
+            for (const std::size_t i : lane) {
+                for (const auto& one : jobs[i].communicators) {
+                    if (std::ranges::find(communicators, one) == communicators.end()) communicators.push_back(one);
+                }
+                works.push_back(std::move(jobs[i].run));
+            }
+            run_in_background(std::move(communicators), [works = std::move(works)] {
+                for (const auto& work : works) {
+                    try {
+                        work();
+                    } catch (...) {
+                        remember(as_failure(std::current_exception()));  // the communicators know it
+                    }
                 }
             });
         }
         return ncclInProgress;
     }
     std::vector<std::exception_ptr> errors(jobs.size());
-    const auto run_one = [&](std::size_t i) {
-        try {
-            jobs[i].run();
-        } catch (...) {
-            errors[i] = std::current_exception();
+    const std::vector<std::vector<std::size_t>> lanes = lanes_of(jobs);
+    const auto run_lane = [&](std::size_t lane) {
+        for (const std::size_t i : lanes[lane]) {
+            try {
+                jobs[i].run();
+            } catch (...) {
+                errors[i] = std::current_exception();
+            }
         }
     };
     std::vector<std::thread> threads;
     std::size_t begun = 1;  // the first is this thread's
     try {
-        for (; begun < jobs.size(); ++begun) threads.emplace_back(run_one, begun);
+        for (; begun < lanes.size(); ++begun) threads.emplace_back(run_lane, begun);
     } catch (const std::system_error& error) {
-        for (std::size_t i = begun; i < jobs.size(); ++i) {
-            errors[i] = std::make_exception_ptr(
-                Failure(ncclSystemError, text("there is no thread for the communicators of a group: ", error.what())));
+        for (; begun < lanes.size(); ++begun) {
+            for (const std::size_t i : lanes[begun]) {
+                errors[i] = std::make_exception_ptr(Failure(
+                    ncclSystemError, text("there is no thread for the communicators of a group: ", error.what())));
+            }
         }
     }
-    run_one(0);
+    run_lane(0);
     for (std::thread& thread : threads) thread.join();
     std::exception_ptr first;
     for (std::size_t i = 0; i < jobs.size(); ++i) {

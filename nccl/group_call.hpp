@@ -1,6 +1,6 @@
 // What a thread has collected between ncclGroupStart and ncclGroupEnd, which nest. A call outside of a group is a group
-// of its own. At the end the new communicators are made first (and others ended), side by side, then operations are
-// launched together.
+// of its own. At the end the new communicators are made first (and others ended), side by side where they are not of
+// one communicator, then operations are launched together.
 //
 // Threads: one each has its own.
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace tutti::nccl_library {
 
-/// Something that takes time and is no operation: a communicator that is made or ended.
+/// Something that takes time and is no operation: a communicator that is made, ended or suspended, a window.
 struct Job {
     std::vector<std::shared_ptr<Communicator>> communicators;  ///< whose ncclCommGetAsyncError tells about it
     bool blocking = true;

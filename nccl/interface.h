@@ -9,15 +9,16 @@
 
 #include <limits.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #define NCCL_MAJOR 2
-#define NCCL_MINOR 28
-#define NCCL_PATCH 9
-#define NCCL_VERSION_CODE 22809
+#define NCCL_MINOR 29
+#define NCCL_PATCH 7
+#define NCCL_VERSION_CODE 22907
 
 typedef struct ncclComm* ncclComm_t;
 typedef struct ncclWindow_vidmem* ncclWindow_t;
@@ -52,6 +53,12 @@ typedef enum TUTTI_NCCL_ANY_INT {
 #define NCCL_SPLIT_NOCOLOR (-1)
 #define NCCL_SHRINK_DEFAULT 0
 #define NCCL_SHRINK_ABORT 1
+#define NCCL_REVOKE_DEFAULT 0
+#define NCCL_SUSPEND_MEM 1
+#define NCCL_WIN_DEFAULT 0
+#define NCCL_WIN_COLL_SYMMETRIC 1
+#define NCCL_WIN_STRICT_ORDERING 2
+#define NCCL_WIN_REQUIRED_ALIGNMENT 4096
 #define NCCL_API_MAGIC 0xcafebeefU
 #define NCCL_SIM_INFO_MAGIC 0x74685283U
 
@@ -74,6 +81,8 @@ typedef struct {
     int nvlsCTAs;
     int nChannelsPerNetPeer;
     int nvlinkCentricSched;
+    int graphUsageMode;
+    int numRmaCtx;
 } ncclConfig_t;
 
 typedef struct {
@@ -111,6 +120,21 @@ typedef enum TUTTI_NCCL_ANY_INT {
 
 typedef enum TUTTI_NCCL_ANY_INT { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarResidence_t;
 
+typedef enum TUTTI_NCCL_ANY_INT {
+    ncclStatGpuMemSuspend = 0,   /* bytes that ncclCommSuspend releases */
+    ncclStatGpuMemSuspended = 1, /* 1: they are released */
+    ncclStatGpuMemPersist = 2,   /* bytes that it does not release */
+    ncclStatGpuMemTotal = 3      /* bytes of both */
+} ncclCommMemStat_t;
+
+/* `opCnt` further signals of `peer`; the others are 0. */
+typedef struct {
+    int opCnt;
+    int peer;
+    int sigIdx;
+    int ctx;
+} ncclWaitSignalDesc_t;
+
 /* ---- The library ---- */
 ncclResult_t ncclGetVersion(int* version);
 const char* ncclGetErrorString(ncclResult_t result);
@@ -133,6 +157,9 @@ ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId* id);
 ncclResult_t ncclCommGrow(ncclComm_t comm, int ranks, const ncclUniqueId* id, int rank, ncclComm_t* grown,
                           ncclConfig_t* config);
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags);
+ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags);
+ncclResult_t ncclCommResume(ncclComm_t comm);
+ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value);
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
@@ -144,6 +171,7 @@ ncclResult_t ncclCommRegister(ncclComm_t comm, void* memory, size_t size, void**
 ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle);
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, size_t size, ncclWindow_t* window, int flags);
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
+ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t window, void** memory);
 ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t type,
                                       ncclScalarResidence_t residence, ncclComm_t comm);
 ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm);
@@ -174,6 +202,13 @@ ncclResult_t ncclScatter(const void* in, void* out, size_t block, ncclDataType_t
 ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       ncclStream_t stream);
 ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, ncclStream_t stream);
+
+/* ---- One-sided operations; the offset is in bytes; signal, context and flags are 0 ---- */
+ncclResult_t ncclPutSignal(const void* data, size_t count, ncclDataType_t type, int peer, ncclWindow_t window,
+                           size_t offset, int signal, int context, unsigned int flags, ncclComm_t comm,
+                           ncclStream_t stream);
+ncclResult_t ncclSignal(int peer, int signal, int context, unsigned int flags, ncclComm_t comm, ncclStream_t stream);
+ncclResult_t ncclWaitSignal(int count, ncclWaitSignalDesc_t* signals, ncclComm_t comm, ncclStream_t stream);
 
 /* ---- This library's own ---- */
 /* 1: this is a library that has NCCL's names and works on host memory. */

@@ -57,7 +57,7 @@ class Run {
     void finish(bool until_abort) noexcept {
         for (std::size_t i = 0; i < started_.size(); ++i) {
             try {
-                started_[i].work.wait();
+                started_[i].wait();
             } catch (...) {
                 note_of(batch_.operations[i], as_failure(std::current_exception()));
             }
@@ -96,9 +96,7 @@ class Run {
         }
         return true;
     }
-    void await_turn() {
-        if (turn_) communicator()->await_turn(*turn_);
-    }
+    void await_turn() { turn_ ? communicator()->await_turn(*turn_) : communicator()->check_group(); }
     // What tutti says knows nothing of NCCL's names.
     void note_of(const Operation& operation, const Failure& failure) noexcept {
         const std::string known = communicator()->sentence();

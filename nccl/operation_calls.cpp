@@ -81,6 +81,63 @@ NCCL_EXPORT(ncclResult_t, ncclRecv,
     return issue(comm, {Call::receive, nullptr, data, count, type, ncclSum, peer, stream});
 }
 
+// ---- One-sided ------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// NCCL has one signal of each pair of ranks, and one context.
+void check_zero(const char* name, long long value) {
+    if (value != 0) nccl::fail(ncclInvalidArgument, name, " is ", value, ": expected 0");
+}
+
+ncclResult_t issue(ncclComm_t comm, nccl::Operation operation, int signal, int context, unsigned int flags) {
+    return nccl::collected(nccl::name_of(operation.call), [&] {
+        check_zero("sigIdx", signal);
+        check_zero("ctx", context);
+        check_zero("flags", flags);
+        return issue(comm, operation);
+    });
+}
+
+}  // namespace
+
+NCCL_EXPORT(ncclResult_t, ncclPutSignal,
+            (const void* data, size_t count, ncclDataType_t type, int peer, ncclWindow_t window, size_t offset,
+             int signal, int context, unsigned int flags, ncclComm_t comm, ncclStream_t stream)) {
+    nccl::Operation put{Call::put_signal, data, nullptr, count, type, ncclSum, peer, stream};
+    put.window = window;
+    put.offset = offset;
+    return issue(comm, put, signal, context, flags);
+}
+
+NCCL_EXPORT(ncclResult_t, ncclSignal,
+            (int peer, int signal, int context, unsigned int flags, ncclComm_t comm, ncclStream_t stream)) {
+    return issue(comm, {Call::signal, nullptr, nullptr, 0, ncclInt8, ncclSum, peer, stream}, signal, context, flags);
+}
+
+NCCL_EXPORT(ncclResult_t, ncclWaitSignal,
+            (int count, ncclWaitSignalDesc_t* signals, ncclComm_t comm, ncclStream_t stream)) {
+    return nccl::collected("ncclWaitSignal", [&] {
+        nccl::Operation wait{Call::wait_signal, nullptr, nullptr, 0, ncclInt8, ncclSum, -1, stream};
+        nccl::check_place("signalDescs", signals);
+        if (count < 1) nccl::fail(ncclInvalidArgument, "nDesc is ", count, ": expected at least 1");
+        const int ranks = nccl::communicator_of(comm)->size();
+        for (int i = 0; i < count; ++i) {
+            const ncclWaitSignalDesc_t& one = signals[i];
+            const auto refuse = [i](const char* member, int value, const std::string& expected) {
+                nccl::fail(ncclInvalidArgument, "signalDescs[", i, "].", member, " is ", value, ": expected ",
+                           expected);
+            };
+            if (one.opCnt < 1) refuse("opCnt", one.opCnt, "at least 1");
+            if (one.peer < 0 || one.peer >= ranks) refuse("peer", one.peer, nccl::text("0 to ", ranks - 1));
+            if (one.sigIdx != 0) refuse("sigIdx", one.sigIdx, "0");
+            if (one.ctx != 0) refuse("ctx", one.ctx, "0");
+            wait.signals.push_back({one.peer, static_cast<std::uint64_t>(one.opCnt)});
+        }
+        return issue(comm, wait);
+    });
+}
+
 // ---- Operators ------------------------------------------------------------------------------------------------------
 
 NCCL_EXPORT(ncclResult_t, ncclRedOpCreatePreMulSum,

@@ -39,7 +39,7 @@ struct Traits {
     bool out_is_blocks;
 };
 const Traits& traits_of(Call call) {
-    static constexpr std::array<Traits, 10> all{{
+    static constexpr std::array<Traits, 13> all{{
         {"ncclAllReduce", true, false, false, false},
         {"ncclBroadcast", false, true, false, false},
         {"ncclReduce", true, true, false, false},
@@ -50,6 +50,9 @@ const Traits& traits_of(Call call) {
         {"ncclScatter", false, true, true, false},
         {"ncclSend", false, true, false, false},
         {"ncclRecv", false, true, false, false},
+        {"ncclPutSignal", false, true, false, false},
+        {"ncclSignal", false, true, false, false},
+        {"ncclWaitSignal", false, false, false, false},
     }};
     return all[static_cast<std::size_t>(call)];
 }
@@ -58,7 +61,8 @@ bool reads(const Operation& o, int rank) {
     switch (o.call) {
         case Call::broadcast:
         case Call::scatter: return rank == o.root;
-        case Call::receive: return false;
+        case Call::receive:
+        case Call::wait_signal: return false;
         default: return true;
     }
 }
@@ -67,7 +71,10 @@ bool writes(const Operation& o, int rank) {
     switch (o.call) {
         case Call::reduce:
         case Call::gather: return rank == o.root;
-        case Call::send: return false;
+        case Call::send:
+        case Call::put_signal:
+        case Call::signal:
+        case Call::wait_signal: return false;
         default: return true;
     }
 }
@@ -131,6 +138,9 @@ class Starter {
             }
             case Call::send: return Form::send(in(1), o_.root, {.group = group_});
             case Call::receive: return Form::receive(out(1), {.group = group_, .group_src = o_.root});
+            case Call::put_signal:
+            case Call::signal:
+            case Call::wait_signal: break;  // start_one_sided()
         }
         fail(ncclInternalError, "there is no such operation");
     }
@@ -206,6 +216,44 @@ class Starter {
     Tensor scratch_;
 };
 
+// ---- One-sided
+
+bool is_one_sided(Call call) {
+    return call >= Call::put_signal;
+}
+
+// NCCL takes only symmetric windows, as target and as source.
+void check_put(Operation& o, const Communicator& communicator) {
+    const Registered window = communicator.registered(o.window, "peerWin");
+    if (!window.is_symmetric())
+        fail(ncclInvalidArgument, "peerWin was registered without NCCL_WIN_COLL_SYMMETRIC: expected a window with it");
+    const std::uint64_t there = window.rank_bytes[static_cast<std::size_t>(o.root)];
+    if (o.offset > there || bytes_of(o) > there - o.offset) {
+        fail(ncclInvalidArgument, "peerWinOffset is ", o.offset, " and ", bytes_of(o), " bytes are to be put: rank ",
+             o.root, "'s window has ", there, " bytes");
+    }
+    o.window_number = window.number;
+    if (o.count > 0 && !communicator.one_sided().find_symmetric(o.in, bytes_of(o))) {
+        fail(ncclInvalidArgument, "localbuff, ", bytes_of(o), " bytes at ", o.in,
+             ", is in no window of the communicator that was registered with NCCL_WIN_COLL_SYMMETRIC");
+    }
+}
+
+Started start_one_sided(const Operation& o, Communicator& communicator) {
+    Started started;
+    if (o.call == Call::wait_signal) {
+        communicator.listen();
+        started.wait_otherwise = [&o, &communicator] {
+            communicator.one_sided().await(o.signals, communicator.group().timeout());
+        };
+        return started;
+    }
+    auto sending = std::make_shared<OneSided::Sending>(communicator.one_sided().put(
+        communicator.group(), o.root, o.window_number, o.offset, o.in, o.count > 0 ? bytes_of(o) : 0));
+    started.wait_otherwise = [sending] { sending->wait(); };
+    return started;
+}
+
 }  // namespace
 
 const char* name_of(Call call) noexcept {
@@ -226,7 +274,7 @@ void check(Operation& o, const Communicator& communicator) {
     const Traits& traits = traits_of(o.call);
     const DType dtype = dtype_of(o.type);
     if (traits.has_root && (o.root < 0 || o.root >= size)) {
-        const bool message = o.call == Call::send || o.call == Call::receive;
+        const bool message = o.call >= Call::send;
         fail(ncclInvalidArgument, message ? "peer" : "root", " is ", o.root, ": expected 0 to ", size - 1);
     }
     if (traits.reduces && o.op >= ncclNumOps) {
@@ -241,6 +289,7 @@ void check(Operation& o, const Communicator& communicator) {
     }
     const std::size_t most = static_cast<std::size_t>(INT64_MAX) / size_of(dtype) / static_cast<std::size_t>(size);
     if (o.count > most) fail(ncclInvalidArgument, "count is ", o.count, ": expected at most ", most);
+    if (o.call == Call::put_signal) check_put(o, communicator);
     if (o.count == 0) return;
     if (reads(o, rank) && o.in == nullptr) {
         fail(ncclInvalidArgument, "sendbuff is NULL, and count ", o.count);
@@ -288,17 +337,20 @@ void check_own_messages(const std::vector<Operation>& operations, const Communic
     }
 }
 
-Started start(const Operation& operation, const Communicator& communicator) {
+Started start(const Operation& operation, Communicator& communicator) {
+    if (is_one_sided(operation.call)) return start_one_sided(operation, communicator);
     return Starter<AtOnce>(operation, communicator).start();
 }
 
-void carry_out(const Operation& operation, const Communicator& communicator) {
+void carry_out(const Operation& operation, Communicator& communicator) {
+    if (is_one_sided(operation.call)) return start_one_sided(operation, communicator).wait();
     Starter<WhenDone>(operation, communicator).start();
 }
 
 double predicted_us(const Operation& o, const Communicator& communicator) {
     constexpr std::array<std::string_view, 8> names{"all_reduce",     "broadcast",  "reduce", "all_gather",
                                                     "reduce_scatter", "all_to_all", "gather", "scatter"};
+    if (o.call == Call::wait_signal) return 0;  // its time is the puts'
     const auto index = static_cast<std::size_t>(o.call);
     // A message is a broadcast's last step, which a group predicts.
     const std::string_view name = index < names.size() ? names[index] : "broadcast";

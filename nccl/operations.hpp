@@ -10,6 +10,7 @@
 #include <tutti/work.hpp>
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -25,7 +26,10 @@ enum class Call {
     gather,
     scatter,
     send,
-    receive
+    receive,
+    put_signal,
+    signal,
+    wait_signal
 };
 /// "ncclAllReduce".
 const char* name_of(Call call) noexcept;
@@ -37,9 +41,13 @@ struct Operation {
     std::size_t count = 0;  ///< elements, of one rank's block where there are blocks
     ncclDataType_t type = ncclFloat32;
     ncclRedOp_t op = ncclSum;
-    int root = -1;  ///< send, receive: the other rank
+    int root = -1;  ///< the other rank, of calls that have a peer
     ncclStream_t stream = nullptr;
-    ScaledSum scale{};  ///< where `op` was made
+    ScaledSum scale{};              ///< where `op` was made
+    ncclWindow_t window = nullptr;  ///< put_signal: where `in` goes, and the offset there in bytes
+    std::size_t offset = 0;
+    std::uint64_t window_number = 0;          ///< check() fills it in
+    std::vector<OneSided::Wanted> signals{};  ///< wait_signal
 };
 
 /// Throws Failure (invalid argument) that names the argument. Looks up an `op` that was made.
@@ -53,11 +61,13 @@ void check_own_messages(const std::vector<Operation>& operations, const Communic
 struct Started {
     Work work;
     Tensor scratch;
+    std::function<void()> wait_otherwise{};  ///< where it is no one operation of a group
+    void wait() { wait_otherwise ? wait_otherwise() : (void)work.wait(); }
 };
-/// Begins it; does not wait. Local copies are done when it returns.
-Started start(const Operation& operation, const Communicator& communicator);
+/// Begins it; does not wait. Local copies are done when it returns. Both arguments outlive what is started.
+Started start(const Operation& operation, Communicator& communicator);
 /// Returns when it is done. Not for messages to oneself.
-void carry_out(const Operation& operation, const Communicator& communicator);
+void carry_out(const Operation& operation, Communicator& communicator);
 
 /// What it takes, in microseconds, by the numbers that the ranks have measured.
 double predicted_us(const Operation& operation, const Communicator& communicator);

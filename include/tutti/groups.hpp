@@ -21,6 +21,7 @@
 
 #include <any>
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
@@ -64,5 +65,10 @@ TUTTI_API int get_group_rank(const ProcessGroup& group, int global_rank);
 TUTTI_API int get_global_rank(const ProcessGroup& group, int group_rank);
 /// The global ranks of a group (default: the default group), by group rank.
 TUTTI_API std::vector<int> get_process_group_ranks(const ProcessGroup& group = {});
+
+/// The memory, in bytes, that this rank adds to what the ranks of its host share for the group: slots, staging and the
+/// rings of messages (of a rank that is the only one, what it has for itself). An upper bound, as the system provides
+/// pages when they are first written. Symmetric memory does not count. 0 if the ranks of the host share no memory.
+TUTTI_API std::size_t shared_memory_bytes(const ProcessGroup& group = {});
 
 }  // namespace tutti

@@ -300,5 +300,10 @@ int get_global_rank(const ProcessGroup& group, int group_rank) {
 Ranks get_process_group_ranks(const ProcessGroup& group) {
     return api::group_of(group, "get_process_group_ranks")->ranks().all();
 }
+std::size_t shared_memory_bytes(const ProcessGroup& group) {
+    const auto one = api::group_of(group, "shared_memory_bytes");
+    const transport::Arena* const arena = one->memory().arena();
+    return arena != nullptr ? arena->layout().rank_bytes() : 0;
+}
 
 }  // namespace tutti

@@ -13,12 +13,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-int sum_of_ones(ncclComm_t comm) {
-    int value = 1;
-    good(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comm, nullptr));
-    return value;
-}
-
 int rank_of(ncclComm_t comm) {
     int rank = -1;
     good(ncclCommUserRank(comm, &rank));
@@ -53,6 +47,23 @@ TEST(NcclCommunicators, are_split_by_color_in_the_order_of_keys) {
         EXPECT_EQ(rank_of(part), me.rank);
         EXPECT_EQ(sum_of_ones(part), 3);
         good(ncclCommDestroy(part));
+    });
+}
+
+TEST(NcclCommunicators, are_split_twice_in_one_group_in_the_order_of_the_calls) {
+    on_ranks(3, [](const NcclRank& me) {
+        for (int round = 0; round < 5; ++round) {
+            ncclComm_t all = nullptr, alone = nullptr;
+            good(ncclGroupStart());
+            good(ncclCommSplit(me.comm, 0, -me.rank, &all, nullptr));
+            good(ncclCommSplit(me.comm, me.rank, 0, &alone, nullptr));
+            good(ncclGroupEnd());
+            EXPECT_EQ(sum_of_ones(all), 3);
+            EXPECT_EQ(sum_of_ones(alone), 1);
+            EXPECT_EQ(rank_of(all), 2 - me.rank);
+            good(ncclCommDestroy(all));
+            good(ncclCommDestroy(alone));
+        }
     });
 }
 

@@ -29,6 +29,12 @@ inline std::string sentence(ncclResult_t expected, ncclResult_t result, ncclComm
     return ncclGetLastError(comm);
 }
 
+inline int sum_of_ones(ncclComm_t comm) {
+    int value = 1;
+    good(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comm, nullptr));
+    return value;
+}
+
 inline ncclConfig_t initialised_config() {
     return {sizeof(ncclConfig_t),
             NCCL_API_MAGIC,
@@ -41,6 +47,8 @@ inline ncclConfig_t initialised_config() {
             NCCL_CONFIG_UNDEF_INT,
             NCCL_CONFIG_UNDEF_INT,
             nullptr,
+            NCCL_CONFIG_UNDEF_INT,
+            NCCL_CONFIG_UNDEF_INT,
             NCCL_CONFIG_UNDEF_INT,
             NCCL_CONFIG_UNDEF_INT,
             NCCL_CONFIG_UNDEF_INT,

@@ -267,6 +267,48 @@ TEST(NcclStreams, that_are_captured_carry_out_their_operations_whenever_the_grap
     graph.clear();
 }
 
+TEST(NcclStreams, hold_puts_and_waits_for_signals_until_they_are_reached_and_graphs_repeat_them) {
+    const auto body = [](const NcclRank& me) {
+        int value = me.rank + 1, got = 0;
+        ncclWindow_t from = nullptr, to = nullptr;
+        good(ncclCommWindowRegister(me.comm, &value, sizeof value, &from, NCCL_WIN_COLL_SYMMETRIC));
+        good(ncclCommWindowRegister(me.comm, &got, sizeof got, &to, NCCL_WIN_COLL_SYMMETRIC));
+        ncclWaitSignalDesc_t signal{.opCnt = 1, .peer = (me.rank + 1) % me.size, .sigIdx = 0, .ctx = 0};
+        const int target = (me.rank + me.size - 1) % me.size;
+        Stream stream;
+        stream.hold();
+        stream.push([&] { value *= 10; });
+        good(ncclPutSignal(&value, 1, ncclInt32, target, to, 0, 0, 0, 0, me.comm, stream.handle()));
+        good(ncclWaitSignal(1, &signal, me.comm, stream.handle()));
+        std::this_thread::sleep_for(20ms);
+        EXPECT_EQ(got, 0);
+        stream.release();
+        stream.wait();
+        EXPECT_EQ(got, 10 * (signal.peer + 1));
+        if (me.size > 1) return;
+        capturing = true;
+        good(ncclPutSignal(&value, 1, ncclInt32, target, to, 0, 0, 0, 0, me.comm, stream.handle()));
+        good(ncclWaitSignal(1, &signal, me.comm, stream.handle()));
+        capturing = false;
+        for (value = 1; value < 4; ++value) {
+            for (const auto& node : graph) stream.push(node);
+            stream.wait();
+            EXPECT_EQ(got, value);
+        }
+        good(ncclCommSuspend(me.comm, NCCL_SUSPEND_MEM));
+        value = 99;
+        for (const auto& node : graph) stream.push(node);
+        stream.wait();
+        EXPECT_EQ(got, 3) << "a suspended communicator carries nothing out";
+        graph.clear();
+        ncclResult_t state = ncclSuccess;
+        good(ncclCommGetAsyncError(me.comm, &state));
+        EXPECT_EQ(state, ncclInvalidUsage) << ncclGetLastError(me.comm);
+    };
+    on_ranks(1, body);
+    on_ranks(2, body);
+}
+
 TEST(NcclStreams, that_the_driver_refuses_are_errors_of_the_call) {
     Stream first, second;
     int value = 1;
