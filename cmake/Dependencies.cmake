@@ -11,10 +11,6 @@ endif()
 pkg_check_modules(LIBUV REQUIRED IMPORTED_TARGET libuv)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 find_path(DLPACK_INCLUDE_DIR dlpack/dlpack.h REQUIRED)  # headers only
-find_path(MSGPACK_INCLUDE_DIR msgpack.hpp REQUIRED HINTS "${PROJECT_SOURCE_DIR}/build/debian/usr/include")  # without Boost
-add_library(tutti-msgpack INTERFACE)
-target_include_directories(tutti-msgpack SYSTEM INTERFACE "${MSGPACK_INCLUDE_DIR}")
-target_compile_definitions(tutti-msgpack INTERFACE MSGPACK_NO_BOOST)
 if(TUTTI_TESTS)
   find_package(GTest REQUIRED)
 endif()

@@ -15,7 +15,9 @@
 
 #include <tutti/distributed.hpp>
 #include <tutti/object.hpp>
+#include <tutti/object_stream.hpp>
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
@@ -63,6 +65,25 @@ TUTTI_API void gather_object(const Object& object, ObjectList* object_gather_lis
 /// where `rank` is this rank in the group. Other ranks' input lists are ignored.
 TUTTI_API void scatter_object_list(ObjectList& scatter_object_output_list, const ObjectList& scatter_object_input_list,
                                    const ScatterOptions& options = {});
+
+// ---- The same for lists that are encoded already, for bindings ----------------------------------------------------
+
+namespace detail {
+/// `list` is one list of `objects` values. The group must contain this rank.
+TUTTI_API void send_encoded(const EncodedObject& list, std::size_t objects, const SendObjectOptions& options);
+/// Returns the sender's global rank.
+TUTTI_API int recv_encoded(EncodedObject& list, std::size_t objects, const RecvObjectOptions& options);
+/// On the root `list` is what it sends; elsewhere it becomes that.
+TUTTI_API void broadcast_encoded(EncodedObject& list, std::size_t objects, const BroadcastObjectOptions& options);
+/// Each rank's list has one value. `places`: of the list for the results.
+TUTTI_API std::vector<EncodedObject> all_gather_encoded(const EncodedObject& mine, std::size_t places,
+                                                        const CollectiveOptions& options);
+/// `places`: none where no list for the results was given.
+TUTTI_API std::vector<EncodedObject> gather_encoded(const EncodedObject& mine, std::optional<std::size_t> places,
+                                                    const GatherOptions& options);
+TUTTI_API EncodedObject scatter_encoded(const std::vector<EncodedObject>& lists, std::size_t places,
+                                        const ScatterOptions& options);
+}  // namespace detail
 
 // ---- The same for C++ types ---------------------------------------------------------------------------------------
 

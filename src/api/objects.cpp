@@ -29,7 +29,7 @@ using api::root_of;
 using detail::Group;
 using detail::OwnMessage;
 using group::Fingerprint;
-using object::Encoded;
+using Encoded = EncodedObject;
 namespace describe = api::describe;
 
 struct Head {
@@ -190,9 +190,9 @@ int peer_of(const char* name, const char* argument, std::optional<int> global, s
     return root_of(name, argument, global, in_group, group, -1);
 }
 
-ObjectList all_gather(const Call& call, const Object& object) {
+// The lists of all ranks, one object each.
+std::vector<Encoded> all_gather(const Call& call, const Encoded& mine) {
     TUTTI_ASSERT(call.size() > 0);
-    const Encoded mine = call.encode({&object, 1});
     const Tensor block = bytes_tensor(block_bytes), blocks = bytes_tensor(block_bytes * call.ranks());
     fill_block(block, 0, mine);
     call.run(api::prepare(describe::all_gather_into_tensor, blocks.view(), block,
@@ -219,21 +219,19 @@ ObjectList all_gather(const Call& call, const Object& object) {
         call.run(api::prepare(describe::all_gather, parts, slice(mine.buffer, 0, sizes[me]),
                               {.group = call.handle(), .timeout = call.time_left()}));
     }
-    ObjectList list(call.ranks());
+    std::vector<Encoded> lists;
     for (std::size_t r = 0; r < call.ranks(); ++r) {
         const Head head = head_of(blocks, r);
-        const Encoded theirs = fits(head) ? short_body(blocks, r)
-                                          : Encoded{Tensor(parts[r], std::make_shared<Tensor>(bodies)),
-                                                    static_cast<std::size_t>(head.bytes)};
-        list[r] = call.decode_one(theirs, static_cast<int>(r));
+        lists.push_back(fits(head) ? short_body(blocks, r)
+                                   : Encoded{Tensor(parts[r], std::make_shared<Tensor>(bodies)),
+                                             static_cast<std::size_t>(head.bytes)});
     }
-    TUTTI_ASSERT(list.size() == call.ranks());
-    return list;
+    return lists;
 }
 
-ObjectList gather(const Call& call, const Object& object, int root) {
+// The same on the root; none elsewhere.
+std::vector<Encoded> gather(const Call& call, const Encoded& mine, int root) {
     TUTTI_ASSERT(root >= 0 && root < call.size());
-    const Encoded mine = call.encode({&object, 1});
     const bool is_root = call.rank() == root;
     const Tensor block = bytes_tensor(block_bytes);
     const Tensor blocks = bytes_tensor(is_root ? block_bytes * call.ranks() : 0);
@@ -264,21 +262,17 @@ ObjectList gather(const Call& call, const Object& object, int root) {
         }
     }
     wait_all(works);
-    ObjectList objects;
-    for (std::size_t r = 0; r < call.ranks(); ++r) objects.push_back(call.decode_one(bodies[r], static_cast<int>(r)));
-    TUTTI_ASSERT(objects.size() == call.ranks());
-    return objects;
+    return bodies;
 }
 
-Object scatter(const Call& call, const ObjectList& objects, int root) {
+// This rank's of the root's lists, one object each.
+Encoded scatter(const Call& call, const std::vector<Encoded>& bodies, int root) {
     const bool is_root = call.rank() == root;
-    TUTTI_ASSERT(root >= 0 && root < call.size() && (!is_root || objects.size() == call.ranks()));
+    TUTTI_ASSERT(root >= 0 && root < call.size() && (!is_root || bodies.size() == call.ranks()));
     const auto me = static_cast<std::size_t>(call.rank());
-    std::vector<Encoded> bodies;
     const Tensor block = bytes_tensor(block_bytes), blocks = bytes_tensor(is_root ? block_bytes * call.ranks() : 0);
     ConstTensorList list;
     for (std::size_t r = 0; is_root && r < call.ranks(); ++r) {
-        bodies.push_back(call.encode({&objects[r], 1}));
         fill_block(blocks, r, bodies[r]);
         list.push_back(slice(blocks, r * block_bytes, block_bytes));
     }
@@ -287,10 +281,10 @@ Object scatter(const Call& call, const ObjectList& objects, int root) {
              Call::fingerprint(group::scatter_objects, call.ranks(), root));
     if (!is_root) {
         const Head head = head_of(block);
-        if (fits(head)) return call.decode_one(short_body(block), root);
+        if (fits(head)) return short_body(block);
         const Encoded body{call.room_for(padded(head.bytes)), static_cast<std::size_t>(head.bytes)};
         call.run_message(call.message(true, root, OwnMessage::object_of_scatter, body.buffer, 1));
-        return call.decode_one(body, root);
+        return body;
     }
     std::vector<Work> works;
     for (std::size_t r = 0; r < call.ranks(); ++r) {
@@ -299,7 +293,7 @@ Object scatter(const Call& call, const ObjectList& objects, int root) {
             call.message(false, static_cast<int>(r), OwnMessage::object_of_scatter, bodies[r].buffer, 1)));
     }
     wait_all(works);
-    return call.decode_one(bodies[me], root);
+    return bodies[me];
 }
 
 void check_list(const Call& call, const char* name, const char* argument, std::size_t entries) {
@@ -309,38 +303,111 @@ void check_list(const Call& call, const char* name, const char* argument, std::s
     }
 }
 
-}  // namespace
+// ---- The six, on lists that are encoded when the arguments have been checked
 
-void send_object_list(const ObjectList& objects, const SendObjectOptions& o) {
-    const record::PublicCall public_call("send_object_list");
-    const Call call("send_object_list", o.group, o.timeout, o.device);
+template <class Encode>
+void send(const Call& call, const SendObjectOptions& o, std::size_t objects, Encode encode) {
     const int peer = peer_of("send_object_list", "dst", o.dst, o.group_dst, call.group(), true);
     if (peer == call.rank()) {
         throw InvalidArgument(fmt::format("send_object_list: rank {} sends to itself: expected another rank",
                                           call.group().ranks().global(peer)));
     }
-    const Encoded encoded = call.encode(objects);
+    const Encoded encoded = encode();
     const Tensor block = bytes_tensor(block_bytes);
     fill_block(block, 0, encoded);
-    call.run_message(call.message(false, peer, OwnMessage::object_head, block, objects.size()));
+    call.run_message(call.message(false, peer, OwnMessage::object_head, block, objects));
     if (!fits({encoded.bytes, 0}))
-        call.run_message(call.message(false, peer, OwnMessage::object_body, encoded.buffer, objects.size()));
+        call.run_message(call.message(false, peer, OwnMessage::object_body, encoded.buffer, objects));
+}
+
+// Returns the sender, as a rank of the group.
+int receive(const Call& call, const RecvObjectOptions& o, std::size_t objects, Encoded& body) {
+    const int peer = peer_of("recv_object_list", "src", o.src, o.group_src, call.group(), false);
+    const Tensor block = bytes_tensor(block_bytes);
+    const int source = call.run_message(call.message(true, peer, OwnMessage::object_head, block, objects));
+    const Head head = head_of(block);
+    if (fits(head)) {
+        body = short_body(block);
+        return source;
+    }
+    body = {call.room_for(padded(head.bytes)), static_cast<std::size_t>(head.bytes)};
+    call.run_message(call.message(true, source, OwnMessage::object_body, body.buffer, objects));
+    return source;
+}
+
+int root_of_broadcast(const Call& call, const BroadcastObjectOptions& o) {
+    return root_of("broadcast_object_list", "src", o.src, o.group_src, call.group(), -1);
+}
+// `encoded`: given on the root, filled in elsewhere.
+void broadcast(const Call& call, int root, std::size_t objects, Encoded& encoded) {
+    const bool is_root = call.rank() == root;
+    const Tensor block = bytes_tensor(block_bytes);
+    if (is_root) fill_block(block, 0, encoded);
+    const auto options = [&] {
+        return BroadcastOptions{.group = call.handle(), .group_src = root, .timeout = call.time_left()};
+    };
+    call.run(api::prepare(describe::broadcast, block.view(), options()),
+             Call::fingerprint(group::broadcast_objects, objects, root));
+    const Head head = head_of(block);
+    if (!fits(head)) {
+        if (!is_root) encoded = {call.room_for(padded(head.bytes)), static_cast<std::size_t>(head.bytes)};
+        call.run(api::prepare(describe::broadcast, encoded.buffer.view(), options()));
+    } else if (!is_root) {
+        encoded = short_body(block);
+    }
+}
+
+int root_of_gather(const Call& call, const GatherOptions& o, std::optional<std::size_t> places) {
+    const int root = root_of("gather_object", "dst", o.dst, o.group_dst, call.group(), 0);
+    if (call.rank() == root) {
+        check_list(call, "gather_object", "object_gather_list", places.value_or(0));
+    } else if (places) {
+        throw InvalidArgument(
+            fmt::format("gather_object: object_gather_list is given on rank {}: expected it only on the root, rank {}",
+                        call.rank(), root));
+    }
+    return root;
+}
+
+int root_of_scatter(const Call& call, const ScatterOptions& o, const char* name, const char* argument,
+                    std::size_t entries) {
+    const int root = root_of(name, "src", o.src, o.group_src, call.group(), 0);
+    if (call.rank() == root) check_list(call, name, argument, entries);
+    return root;
+}
+
+void check_output(std::size_t entries) {
+    if (entries > 0) return;
+    throw InvalidArgument(
+        "scatter_object_list: scatter_object_output_list is empty: expected at least one entry, for the result");
+}
+
+std::vector<Encoded> encode_each(const Call& call, const ObjectList& objects, int root) {
+    std::vector<Encoded> lists;
+    if (call.rank() != root) return lists;
+    for (const Object& object : objects) lists.push_back(call.encode({&object, 1}));
+    return lists;
+}
+ObjectList decode_each(const Call& call, const std::vector<Encoded>& lists) {
+    ObjectList objects;
+    for (std::size_t r = 0; r < lists.size(); ++r) objects.push_back(call.decode_one(lists[r], static_cast<int>(r)));
+    return objects;
+}
+
+}  // namespace
+
+void send_object_list(const ObjectList& objects, const SendObjectOptions& o) {
+    const record::PublicCall public_call("send_object_list");
+    const Call call("send_object_list", o.group, o.timeout, o.device);
+    send(call, o, objects.size(), [&] { return call.encode(objects); });
 }
 
 int recv_object_list(ObjectList& objects, const RecvObjectOptions& o) {
     if (api::is_outside(o.group, "recv_object_list")) return -1;
     const record::PublicCall public_call("recv_object_list");
     const Call call("recv_object_list", o.group, o.timeout, o.device);
-    const int peer = peer_of("recv_object_list", "src", o.src, o.group_src, call.group(), false);
-    const Tensor block = bytes_tensor(block_bytes);
-    const int source = call.run_message(call.message(true, peer, OwnMessage::object_head, block, objects.size()));
-    const Head head = head_of(block);
-    if (fits(head)) {
-        objects = call.decode(short_body(block), source, objects.size());
-        return call.group().ranks().global(source);
-    }
-    const Encoded body{call.room_for(padded(head.bytes)), static_cast<std::size_t>(head.bytes)};
-    call.run_message(call.message(true, source, OwnMessage::object_body, body.buffer, objects.size()));
+    Encoded body;
+    const int source = receive(call, o, objects.size(), body);
     objects = call.decode(body, source, objects.size());
     return call.group().ranks().global(source);
 }
@@ -349,24 +416,11 @@ void broadcast_object_list(ObjectList& objects, const BroadcastObjectOptions& o)
     if (api::is_outside(o.group, "broadcast_object_list")) return;
     const record::PublicCall public_call("broadcast_object_list");
     const Call call("broadcast_object_list", o.group, o.timeout, o.device);
-    const int root = root_of("broadcast_object_list", "src", o.src, o.group_src, call.group(), -1);
-    const bool is_root = call.rank() == root;
+    const int root = root_of_broadcast(call, o);
     Encoded encoded;
-    const Tensor block = bytes_tensor(block_bytes);
-    if (is_root) fill_block(block, 0, encoded = call.encode(objects));
-    const auto options = [&] {
-        return BroadcastOptions{.group = call.handle(), .group_src = root, .timeout = call.time_left()};
-    };
-    call.run(api::prepare(describe::broadcast, block.view(), options()),
-             Call::fingerprint(group::broadcast_objects, objects.size(), root));
-    const Head head = head_of(block);
-    if (!fits(head)) {
-        if (!is_root) encoded = {call.room_for(padded(head.bytes)), static_cast<std::size_t>(head.bytes)};
-        call.run(api::prepare(describe::broadcast, encoded.buffer.view(), options()));
-    } else if (!is_root) {
-        encoded = short_body(block);
-    }
-    if (!is_root) objects = call.decode(encoded, root, objects.size());
+    if (call.rank() == root) encoded = call.encode(objects);
+    broadcast(call, root, objects.size(), encoded);
+    if (call.rank() != root) objects = call.decode(encoded, root, objects.size());
 }
 
 void all_gather_object(ObjectList& list, const Object& object, const CollectiveOptions& o) {
@@ -374,60 +428,84 @@ void all_gather_object(ObjectList& list, const Object& object, const CollectiveO
     const record::PublicCall public_call("all_gather_object");
     const Call call("all_gather_object", o.group, o.timeout);
     check_list(call, "all_gather_object", "object_list", list.size());
-    list = all_gather(call, object);
+    list = decode_each(call, all_gather(call, call.encode({&object, 1})));
 }
 
 void gather_object(const Object& object, ObjectList* list, const GatherOptions& o) {
     if (api::is_outside(o.group, "gather_object")) return;
     const record::PublicCall public_call("gather_object");
     const Call call("gather_object", o.group, o.timeout);
-    const int root = root_of("gather_object", "dst", o.dst, o.group_dst, call.group(), 0);
-    if (call.rank() == root) {
-        check_list(call, "gather_object", "object_gather_list", list != nullptr ? list->size() : 0);
-        *list = gather(call, object, root);
-        return;
-    }
-    if (list != nullptr) {
-        throw InvalidArgument(
-            fmt::format("gather_object: object_gather_list is given on rank {}: expected it only on the root, rank {}",
-                        call.rank(), root));
-    }
-    gather(call, object, root);
+    const int root = root_of_gather(call, o, list != nullptr ? std::optional<std::size_t>(list->size()) : std::nullopt);
+    ObjectList all = decode_each(call, gather(call, call.encode({&object, 1}), root));
+    if (list != nullptr) *list = std::move(all);
 }
 
 void scatter_object_list(ObjectList& output, const ObjectList& input, const ScatterOptions& o) {
     if (api::is_outside(o.group, "scatter_object_list")) return;
     const record::PublicCall public_call("scatter_object_list");
     const Call call("scatter_object_list", o.group, o.timeout);
-    const int root = root_of("scatter_object_list", "src", o.src, o.group_src, call.group(), 0);
-    if (output.empty()) {
-        throw InvalidArgument(
-            "scatter_object_list: scatter_object_output_list is empty: expected at least one entry, for the result");
-    }
-    if (call.rank() == root) check_list(call, "scatter_object_list", "scatter_object_input_list", input.size());
-    output[0] = scatter(call, input, root);
+    check_output(output.size());
+    const int root = root_of_scatter(call, o, "scatter_object_list", "scatter_object_input_list", input.size());
+    output[0] = call.decode_one(scatter(call, encode_each(call, input, root), root), root);
 }
 
 namespace detail {
 
+void send_encoded(const EncodedObject& list, std::size_t objects, const SendObjectOptions& o) {
+    const record::PublicCall public_call("send_object_list");
+    const Call call("send_object_list", o.group, o.timeout, o.device);
+    send(call, o, objects, [&] { return list; });
+}
+int recv_encoded(EncodedObject& list, std::size_t objects, const RecvObjectOptions& o) {
+    const record::PublicCall public_call("recv_object_list");
+    const Call call("recv_object_list", o.group, o.timeout, o.device);
+    return call.group().ranks().global(receive(call, o, objects, list));
+}
+void broadcast_encoded(EncodedObject& list, std::size_t objects, const BroadcastObjectOptions& o) {
+    const record::PublicCall public_call("broadcast_object_list");
+    const Call call("broadcast_object_list", o.group, o.timeout, o.device);
+    broadcast(call, root_of_broadcast(call, o), objects, list);
+}
+std::vector<EncodedObject> all_gather_encoded(const EncodedObject& mine, std::size_t places,
+                                              const CollectiveOptions& o) {
+    const record::PublicCall public_call("all_gather_object");
+    const Call call("all_gather_object", o.group, o.timeout);
+    check_list(call, "all_gather_object", "object_list", places);
+    return all_gather(call, mine);
+}
+std::vector<EncodedObject> gather_encoded(const EncodedObject& mine, std::optional<std::size_t> places,
+                                          const GatherOptions& o) {
+    const record::PublicCall public_call("gather_object");
+    const Call call("gather_object", o.group, o.timeout);
+    return gather(call, mine, root_of_gather(call, o, places));
+}
+EncodedObject scatter_encoded(const std::vector<EncodedObject>& lists, std::size_t places, const ScatterOptions& o) {
+    const record::PublicCall public_call("scatter_object_list");
+    const Call call("scatter_object_list", o.group, o.timeout);
+    check_output(places);
+    const char* const argument = "scatter_object_input_list";
+    return scatter(call, lists, root_of_scatter(call, o, "scatter_object_list", argument, lists.size()));
+}
+
 ObjectList all_gathered(const Object& object, const CollectiveOptions& o) {
     if (api::is_outside(o.group, "all_gather_object")) return {};
     const record::PublicCall public_call("all_gather_object");
-    return all_gather(Call("all_gather_object", o.group, o.timeout), object);
+    const Call call("all_gather_object", o.group, o.timeout);
+    return decode_each(call, all_gather(call, call.encode({&object, 1})));
 }
 ObjectList gathered(const Object& object, const GatherOptions& o) {
     if (api::is_outside(o.group, "gather_object")) return {};
     const record::PublicCall public_call("gather_object");
     const Call call("gather_object", o.group, o.timeout);
-    return gather(call, object, root_of("gather_object", "dst", o.dst, o.group_dst, call.group(), 0));
+    const int root = root_of("gather_object", "dst", o.dst, o.group_dst, call.group(), 0);
+    return decode_each(call, gather(call, call.encode({&object, 1}), root));
 }
 Object scattered(const ObjectList& objects, const ScatterOptions& o) {
     if (api::is_outside(o.group, "scatter_object_list")) return {};
     const record::PublicCall public_call("scatter_object_list");
     const Call call("scatter_object", o.group, o.timeout);
-    const int root = root_of("scatter_object", "src", o.src, o.group_src, call.group(), 0);
-    if (call.rank() == root) check_list(call, "scatter_object", "values", objects.size());
-    return scatter(call, objects, root);
+    const int root = root_of_scatter(call, o, "scatter_object", "values", objects.size());
+    return call.decode_one(scatter(call, encode_each(call, objects, root), root), root);
 }
 void rethrow_for(const char* operation, const ObjectError& error) {
     throw ObjectError(error.path(), fmt::format("{} (in {})", error.reason(), operation));

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -140,13 +141,52 @@ TEST(Object, in_pieces_of_any_size_comes_back_as_it_was) {
     }
 }
 
+TEST(ObjectWriter, and_reader_take_every_length_of_number_and_text) {
+    std::vector<Object> values;
+    for (int bits = 0; bits < 64; ++bits) {
+        for (const int more : {-1, 0, 1}) {
+            const std::uint64_t number = (std::uint64_t{1} << bits) + static_cast<std::uint64_t>(more);
+            values.push_back(Object::natural(number));
+            values.push_back(Object::integer(-static_cast<std::int64_t>(number >> 1)));
+        }
+    }
+    values.push_back(Object::integer(INT64_MIN));
+    for (const std::size_t length : {0, 1, 15, 16, 31, 32, 255, 256, 65535, 65536}) {
+        values.emplace_back(std::string(length, 's'));
+        values.push_back(Object::bytes(Object::Bytes(length, std::byte{7})));
+        values.push_back(Object::list(Object::List(length)));
+        values.push_back(Object::record(std::string(std::min<std::size_t>(length, 65535), 'r'), {}));
+        values.emplace_back(zeros(uint8, {static_cast<std::int64_t>(length)}));
+    }
+    for (const Object& value : values) EXPECT_EQ(round_trip(value), value) << value;
+    EXPECT_EQ(decode(object::encode_with(Object::list(values), 100)), Object::list(values));
+}
+
+TEST(ObjectWriter, goes_back_to_a_mark_as_if_nothing_had_come_after_it) {
+    const Tensor large = zeros(float64, {1000});
+    ObjectWriter writer;
+    writer.begin_list(2);
+    writer.tensor(large);
+    const ObjectWriter::Mark mark = writer.mark();
+    writer.begin_map(1);
+    writer.string("half");
+    writer.begin_record("R", 3);
+    writer.tensor(large);
+    writer.rewind(mark);
+    writer.integer(5);
+    writer.end_list();
+    const EncodedObject encoded = writer.finish();
+    EXPECT_EQ(object::decode_shared(encoded), Object::list({large, 5}));
+    EXPECT_EQ(encoded.bytes, writer.size());
+}
+
 TEST(Object, that_is_a_large_tensor_stays_in_the_buffer_it_came_in) {
     Tensor large = empty(float32, {600, 1000});
     for (int i = 0; i < 600'000; ++i) large.data<float>()[i] = static_cast<float>(i);
     const std::vector<Object> list{"before", large, zeros(int8, {7})};
     Object back;
     {
-        const object::Encoded encoded = object::encode_list(list);
+        const EncodedObject encoded = object::encode_list(list);
         back = object::decode_shared(encoded);
         const auto* data = static_cast<const std::byte*>(back.at(1).as_tensor().raw_data());
         const auto* buffer = static_cast<const std::byte*>(encoded.buffer.raw_data());

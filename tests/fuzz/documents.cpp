@@ -23,6 +23,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,10 @@ void object(std::string_view bytes) {
     refused([&] {
         const std::string once = object::encode_string(object::decode_string(bytes));
         if (object::encode_string(object::decode_string(once)) != once) wrong("an object changed on its way");
+        const Tensor buffer = empty(uint8, Extents::of(static_cast<std::int64_t>(bytes.size())));
+        if (!bytes.empty()) std::memcpy(buffer.raw_data(), bytes.data(), bytes.size());
+        if (object::encode_string(object::decode_shared({buffer, bytes.size()})) != once)
+            wrong("an object is another one in a message");
     });
 }
 

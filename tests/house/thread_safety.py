@@ -28,7 +28,7 @@ def find_clang():
 
 
 def analyse(clang, source, file):
-    command = [clang, "-std=c++20", "-fsyntax-only", "-Wthread-safety", "-Werror=thread-safety", "-DMSGPACK_NO_BOOST",
+    command = [clang, "-std=c++20", "-fsyntax-only", "-Wthread-safety", "-Werror=thread-safety",
                f"-I{source}/include", f"-I{source}/src", str(file)]
     return subprocess.run(command, capture_output=True, text=True)
 
