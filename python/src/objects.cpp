@@ -1,6 +1,6 @@
-// The object collectives: Python objects as tutti::Object and back. This file converts values that have a kind in C++;
-// values that only Python has (tuples, data classes, dates, …) become records, which tutti.objects describes and
-// rebuilds.
+// The object collectives: Python objects as the bytes of objects and back, without a tutti::Object in between. This
+// file converts values that have a kind in C++; values that only Python has (data classes, dates, …) become records,
+// which tutti.objects describes and rebuilds.
 //
 // A rank that cannot describe its object takes part all the same, with a record of why, so that no rank waits for it.
 #include "calls.hpp"
@@ -13,9 +13,11 @@
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
 
+#include <array>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace tutti::python {
 namespace {
@@ -59,78 +61,94 @@ bool is_ndarray(nb::handle value) {
 
 class Describer {
  public:
-    explicit Describer(bool allow_pickle) : allow_pickle_(allow_pickle) {}
+    Describer(ObjectWriter& out, bool allow_pickle) : out_(out), allow_pickle_(allow_pickle) {}
 
-    Object describe(nb::handle value, std::size_t depth = 0) const {
+    void describe(nb::handle value) const {
         PyObject* object = value.ptr();
-        if (depth > max_object_depth) throw ObjectError("", fmt::format("is deeper than {} levels", max_object_depth));
-        if (value.is_none()) return {};
-        if (PyBool_Check(object)) return Object::boolean(object == Py_True);
-        if (PyLong_CheckExact(object)) return integer(value, depth);
-        if (PyFloat_CheckExact(object)) return Object::real(PyFloat_AsDouble(object));
-        if (PyComplex_CheckExact(object))
-            return Object::complex({PyComplex_RealAsDouble(object), PyComplex_ImagAsDouble(object)});
-        if (PyUnicode_CheckExact(object)) return string(value);
+        if (PyUnicode_CheckExact(object)) return out_.string(utf8(object));
+        if (PyLong_CheckExact(object)) return integer(value);
+        if (PyFloat_CheckExact(object)) return out_.real(PyFloat_AsDouble(object));
+        if (value.is_none()) return out_.nil();
+        if (PyBool_Check(object)) return out_.boolean(object == Py_True);
+        if (PyDict_CheckExact(object)) return dict(value);
+        if (PyList_CheckExact(object)) return list(value);
+        if (PyTuple_CheckExact(object)) return tuple(value);
         if (PyBytes_CheckExact(object)) {
             const auto* data = reinterpret_cast<const std::byte*>(PyBytes_AsString(object));
-            return Object::bytes(Object::Bytes(data, data + PyBytes_Size(object)));
+            return out_.bytes({data, static_cast<std::size_t>(PyBytes_Size(object))});
         }
-        if (PyList_CheckExact(object)) return Object::list(items(value, depth));
-        if (PyTuple_CheckExact(object)) {
-            Object::Map fields;
-            fields.emplace_back("items", Object::list(items(value, depth + 2)));
-            return Object::record(tuple_type, std::move(fields));
-        }
-        if (PyDict_CheckExact(object)) return Object::map(entries(value, depth));
+        if (PyComplex_CheckExact(object))
+            return out_.complex({PyComplex_RealAsDouble(object), PyComplex_ImagAsDouble(object)});
         if (is_ndarray(value) && is_numeric(value)) return array(value);
-        return foreign(value, depth);
+        foreign(value);
     }
 
  private:
-    Object integer(nb::handle value, std::size_t depth) const {
+    void integer(nb::handle value) const {
         int overflow = 0;
         const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
-        if (overflow == 0) return Object::integer(number);
+        if (overflow == 0) return out_.integer(number);
         if (overflow > 0) {
             const unsigned long long natural = PyLong_AsUnsignedLongLong(value.ptr());
-            if (PyErr_Occurred() == nullptr) return Object::natural(natural);
+            if (PyErr_Occurred() == nullptr) return out_.natural(natural);
             PyErr_Clear();
         }
-        return foreign(value, depth);
+        foreign(value);
     }
-    static Object string(nb::handle value) {
+    static std::string_view utf8(PyObject* string) {
         Py_ssize_t size = 0;
-        const char* text = PyUnicode_AsUTF8AndSize(value.ptr(), &size);
+        const char* text = PyUnicode_AsUTF8AndSize(string, &size);
         if (text == nullptr) {
             PyErr_Clear();
             throw ObjectError("", "is a str with lone surrogates: expected one that UTF-8 can hold");
         }
-        return Object::string(std::string(text, static_cast<std::size_t>(size)));
+        return {text, static_cast<std::size_t>(size)};
     }
-    Object::List items(nb::handle list, std::size_t depth) const {
-        Object::List result;
-        std::size_t index = 0;
-        for (const nb::handle item : nb::borrow<nb::sequence>(list)) {
-            try {
-                result.push_back(describe(item, depth + 1));
-            } catch (const ObjectError& error) {
-                throw error.inside(fmt::format("[{}]", index));
-            }
-            ++index;
+    // Describing an element may run code of the program, which may change the list.
+    void list(nb::handle value) const {
+        const Py_ssize_t size = PyList_Size(value.ptr());
+        out_.begin_list(static_cast<std::size_t>(size));
+        for (Py_ssize_t i = 0; i < size; ++i) {
+            if (PyList_Size(value.ptr()) != size) throw ObjectError("", "changed while it was being sent");
+            element(nb::borrow(PyList_GetItem(value.ptr(), i)), i);
         }
-        return result;
+        out_.end_list();
     }
-    Object::Map entries(nb::handle dict, std::size_t depth) const {
-        Object::Map result;
-        for (const auto [key, value] : nb::borrow<nb::dict>(dict)) {
+    void tuple(nb::handle value) const {
+        const Py_ssize_t size = PyTuple_Size(value.ptr());
+        out_.begin_record(tuple_type, 1);
+        out_.string("items");
+        out_.begin_list(static_cast<std::size_t>(size));
+        for (Py_ssize_t i = 0; i < size; ++i) element(nb::borrow(PyTuple_GetItem(value.ptr(), i)), i);
+        out_.end_list();
+        out_.end_record();
+    }
+    void element(const nb::object& item, Py_ssize_t index) const {
+        try {
+            describe(item);
+        } catch (const ObjectError& error) {
+            throw error.inside(fmt::format("[{}]", index));
+        }
+    }
+    void dict(nb::handle value) const {
+        const Py_ssize_t size = PyDict_Size(value.ptr());
+        out_.begin_map(static_cast<std::size_t>(size));
+        Py_ssize_t position = 0, count = 0;
+        PyObject* next_key = nullptr;
+        PyObject* next_item = nullptr;
+        while (PyDict_Next(value.ptr(), &position, &next_key, &next_item) != 0) {
+            const nb::object key = nb::borrow(next_key), item = nb::borrow(next_item);
+            if (++count > size) break;
             try {
-                Object k = describe(key, depth + 1);
-                result.emplace_back(std::move(k), describe(value, depth + 1));
+                describe(key);
+                describe(item);
             } catch (const ObjectError& error) {
                 throw error.inside(key_step(key));
             }
+            if (PyDict_Size(value.ptr()) != size) break;
         }
-        return result;
+        if (count != size || PyDict_Size(value.ptr()) != size) throw ObjectError("", "changed while it was being sent");
+        out_.end_map();
     }
     static bool is_numeric(nb::handle array) {
         const auto kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
@@ -147,66 +165,85 @@ class Describer {
             return false;
         }
     }
-    // Makes no copy of an array in one piece; encoding copies it into the message.
-    static Object array(nb::handle value) {
+    // Makes no copy of an array in one piece; the writer copies it into the message at the end.
+    void array(nb::handle value) const {
         auto* held = new Array(value, Array::Access::read, "object", "array");
         const std::shared_ptr<Array> keep(held, [](Array* pointer) {
             const nb::gil_scoped_acquire lock;
             delete pointer;
         });
-        if (keep->view().contiguous()) return Object::tensor(Tensor(keep->view(), keep));
-        Tensor copied = empty(keep->view().dtype(), keep->view().shape());
-        copy(copied.view(), keep->view());
-        return Object::tensor(std::move(copied));
+        out_.tensor(Tensor(keep->view(), keep));
     }
-    Object foreign(nb::handle value, std::size_t depth) const {
+    void foreign(nb::handle value) const {
         const nb::object described = with_object_errors(
             [&] { return nb::module_::import_("tutti.objects").attr("describe")(value, allow_pickle_); });
         const auto type = nb::cast<std::string>(described[0]);
-        Object::Map fields;
-        for (const auto [name, field] : nb::borrow<nb::dict>(nb::object(described[1]))) {
-            const auto key = nb::cast<std::string>(name);
+        const nb::dict fields = nb::borrow<nb::dict>(nb::object(described[1]));
+        out_.begin_record(type, nb::len(fields));
+        for (const auto [name, field] : fields) {
+            const std::string_view key = utf8(name.ptr());
+            out_.string(key);
             try {
-                fields.emplace_back(key, describe(field, depth + 2));
+                describe(field);
             } catch (const ObjectError& error) {
                 throw error.inside(field_step(type, key));
             }
         }
-        return Object::record(type, std::move(fields));
+        out_.end_record();
     }
 
+    ObjectWriter& out_;
     bool allow_pickle_;
 };
 
 // ---- To Python ----------------------------------------------------------------------------------------------------
 
+// While a message makes many containers, none of which is garbage, Python's collector of cycles would look at all of
+// them again and again: most of the time of pickle.loads goes there. It pauses meanwhile.
+class CollectorPause {
+ public:
+    CollectorPause() : was_enabled_(PyGC_Disable() == 1) {}
+    ~CollectorPause() {
+        if (was_enabled_) PyGC_Enable();
+    }
+    CollectorPause(const CollectorPause&) = delete;
+    CollectorPause& operator=(const CollectorPause&) = delete;
+
+ private:
+    const bool was_enabled_;
+};
+
 class Rebuilder {
  public:
-    explicit Rebuilder(bool allow_pickle) : allow_pickle_(allow_pickle) {}
+    Rebuilder(ObjectReader& in, bool allow_pickle) : in_(in), allow_pickle_(allow_pickle) {}
 
-    nb::object rebuild(const Object& object) const {
-        switch (object.kind()) {
+    nb::object rebuild() { return value(in_.next()); }
+
+ private:
+    // The one that the reader has come to.
+    nb::object value(Object::Kind kind) {
+        switch (kind) {
             case Object::Kind::nil: return nb::none();
-            case Object::Kind::logical: return nb::bool_(object.as_bool());
+            case Object::Kind::logical: return nb::bool_(in_.logical());
             case Object::Kind::integer:
-                return object.is_large_integer() ? nb::cast(object.as_uint64()) : nb::cast(object.as_int64());
-            case Object::Kind::real: return nb::float_(object.as_double());
-            case Object::Kind::complex: {
-                const auto value = object.as_complex();
-                return nb::steal(PyComplex_FromDoubles(value.real(), value.imag()));
-            }
-            case Object::Kind::string: return text(object.as_string());
-            case Object::Kind::bytes: return nb::bytes(object.as_bytes().data(), object.as_bytes().size());
-            case Object::Kind::list: return list(object.as_list());
-            case Object::Kind::map: return map(object.as_map());
-            case Object::Kind::tensor: return to_numpy(object.as_tensor());
-            case Object::Kind::record: return record(object.as_record());
+                return made(in_.is_large() ? PyLong_FromUnsignedLongLong(in_.natural())
+                                           : PyLong_FromLongLong(in_.integer()));
+            case Object::Kind::real: return made(PyFloat_FromDouble(in_.real()));
+            case Object::Kind::complex: return made(PyComplex_FromDoubles(in_.complex().real(), in_.complex().imag()));
+            case Object::Kind::string: return text(in_.text());
+            case Object::Kind::bytes: return nb::bytes(in_.text().data(), in_.text().size());
+            case Object::Kind::list: return list();
+            case Object::Kind::map: return map();
+            case Object::Kind::tensor: return to_numpy(in_.tensor());
+            case Object::Kind::record: return record();
         }
         throw ObjectError("", "is of an unknown kind");
     }
-
- private:
-    static nb::object text(const std::string& value) {
+    static nb::object made(PyObject* object) {
+        if (object == nullptr) throw nb::python_error();
+        return nb::steal(object);
+    }
+    static nb::object text(std::string_view value) {
         PyObject* string = PyUnicode_DecodeUTF8(value.data(), static_cast<Py_ssize_t>(value.size()), nullptr);
         if (string == nullptr) {
             PyErr_Clear();
@@ -214,57 +251,96 @@ class Rebuilder {
         }
         return nb::steal(string);
     }
-    nb::list list(const Object::List& values) const {
-        nb::list result;
-        for (std::size_t i = 0; i < values.size(); ++i) {
-            try {
-                result.append(rebuild(values[i]));
-            } catch (const ObjectError& error) {
-                throw error.inside(fmt::format("[{}]", i));
-            }
+    // A name of which many dicts have an entry is one string, as it was at the sender. The bytes of the first one stay
+    // in the message.
+    nb::object name(std::string_view value) {
+        if (value.empty() || value.size() > most_shared_bytes) return text(value);
+        std::size_t hash = value.size();
+        for (const char letter : value) hash = hash * 31 + static_cast<unsigned char>(letter);
+        Shared& shared = names_[hash % names_.size()];
+        if (shared.bytes != value) shared = {value, text(value)};
+        return shared.name;
+    }
+    template <class Step>
+    nb::object rebuild_at(Step step) {
+        try {
+            return rebuild();
+        } catch (const ObjectError& error) {
+            throw error.inside(step());
         }
+    }
+    nb::object list() {
+        const auto count = static_cast<Py_ssize_t>(in_.count());
+        nb::object result = made(PyList_New(count));
+        for (Py_ssize_t i = 0; i < count; ++i) PyList_SetItem(result.ptr(), i, item(i).release().ptr());
+        in_.end_list();
         return result;
     }
-    nb::dict map(const Object::Map& values) const {
-        nb::dict result;
-        for (const auto& [key, value] : values) {
-            try {
-                const nb::object k = rebuild(key);
-                if (PyObject_Hash(k.ptr()) == -1) {
-                    PyErr_Clear();
-                    throw ObjectError("", "is under a key that Python cannot hash");
-                }
-                result[k] = rebuild(value);
-            } catch (const ObjectError& error) {
-                throw error.inside(detail::key_step(key));
-            }
-        }
+    nb::object tuple() {
+        const auto count = static_cast<Py_ssize_t>(in_.count());
+        nb::object result = made(PyTuple_New(count));
+        for (Py_ssize_t i = 0; i < count; ++i) PyTuple_SetItem(result.ptr(), i, item(i).release().ptr());
+        in_.end_list();
         return result;
     }
-    nb::object record(const Object::Record& record) const {
-        if (record.type == failure_type) {
-            const Object fields = Object::map(record.fields);
-            const Object* why = fields.find("reason");
-            throw ObjectError("", "could not be sent: " + (why ? why->as_string() : std::string("no reason")));
+    nb::object item(Py_ssize_t index) {
+        return rebuild_at([index] { return fmt::format("[{}]", index); });
+    }
+    nb::object map() {
+        const std::size_t count = in_.count();
+        nb::object result = made(PyDict_New());
+        for (std::size_t i = 0; i < count; ++i) {
+            const bool is_name = in_.next_is_string();
+            const nb::object key = is_name ? name(in_.field()) : rebuild();
+            const auto step = [&key] { return key_step(key); };
+            if (!is_name && PyObject_Hash(key.ptr()) == -1) {
+                PyErr_Clear();
+                throw ObjectError("", "is under a key that Python cannot hash").inside(step());
+            }
+            const nb::object value = rebuild_at(step);
+            if (PyDict_SetItem(result.ptr(), key.ptr(), value.ptr()) != 0) throw nb::python_error();
         }
+        in_.end_map();
+        return result;
+    }
+    nb::object record() {
+        const std::string_view type = in_.text();
+        const std::size_t count = in_.count();
         nb::dict fields;
-        for (const auto& [key, value] : record.fields) {
+        std::string reason = "no reason";  // of a failure
+        for (std::size_t i = 0; i < count; ++i) {
+            const std::string_view field = in_.field();
+            const nb::object key = name(field);  // whose bytes are text
             try {
-                fields[text(key.as_string())] = rebuild(value);
+                const Object::Kind kind = in_.next();
+                if (kind == Object::Kind::list && type == tuple_type && field == "items" && count == 1) {
+                    nb::object result = tuple();
+                    in_.end_record();
+                    return result;
+                }
+                fields[key] = value(kind);
             } catch (const ObjectError& error) {
-                throw error.inside(field_step(record.type, key.as_string()));
+                throw error.inside(field_step(type, field));
             }
         }
-        if (record.type == tuple_type && fields.contains("items") && nb::isinstance<nb::list>(fields["items"])) {
-            return nb::tuple(nb::borrow<nb::list>(nb::object(fields["items"])));
+        in_.end_record();
+        if (type == failure_type) {
+            if (fields.contains("reason")) reason = nb::cast<std::string>(nb::str(nb::object(fields["reason"])));
+            throw ObjectError("", "could not be sent: " + reason);
         }
         return with_object_errors([&] {
-            return nb::object(
-                nb::module_::import_("tutti.objects").attr("rebuild")(record.type, fields, allow_pickle_));
+            return nb::object(nb::module_::import_("tutti.objects").attr("rebuild")(text(type), fields, allow_pickle_));
         });
     }
 
+    static constexpr std::size_t most_shared_bytes = 64;
+    struct Shared {
+        std::string_view bytes;
+        nb::object name;
+    };
+    ObjectReader& in_;
     bool allow_pickle_;
+    std::array<Shared, 256> names_;
 };
 
 // ---- The calls ----------------------------------------------------------------------------------------------------
@@ -273,30 +349,39 @@ bool pickles(nb::handle allow_pickle, const ProcessGroup& group) {
     return allow_pickle.is_none() ? allows_pickle(group) : nb::cast<bool>(allow_pickle);
 }
 
-// A call's objects: described, or a record of the reason why they cannot be, with the error that this rank raises
-// afterwards.
+// A call's objects as one encoded list. One that cannot be described is a record of the reason; this rank raises the
+// error afterwards.
 struct Described {
-    ObjectList objects;
+    std::unique_ptr<ObjectWriter> writer;
+    std::size_t objects = 0;
     std::exception_ptr error;
+    /// Copies what is to be sent into one message; without the interpreter's lock.
+    EncodedObject list() const { return writer->finish(); }
 };
 
 Described described(const char* operation, const std::vector<nb::object>& values, bool allow_pickle) {
-    Described result;
-    const Describer describer(allow_pickle);
+    Described result{std::make_unique<ObjectWriter>(), values.size(), {}};
+    ObjectWriter& out = *result.writer;
+    const Describer describer(out, allow_pickle);
+    out.begin_list(values.size());
     for (std::size_t i = 0; i < values.size(); ++i) {
+        const ObjectWriter::Mark mark = out.mark();
         try {
-            result.objects.push_back(describer.describe(values[i]));
+            describer.describe(values[i]);
         } catch (const ObjectError& error) {
             const ObjectError placed = values.size() > 1 ? error.inside(fmt::format("[{}]", i)) : error;
             if (!result.error) {
                 result.error = std::make_exception_ptr(
                     ObjectError(placed.path(), fmt::format("{} ({})", placed.reason(), operation)));
             }
-            Object::Map fields;
-            fields.emplace_back("reason", Object::string(placed.what()));
-            result.objects.push_back(Object::record(failure_type, std::move(fields)));
+            out.rewind(mark);
+            out.begin_record(failure_type, 1);
+            out.string("reason");
+            out.string(placed.what());
+            out.end_record();
         }
     }
+    out.end_list();
     return result;
 }
 
@@ -307,19 +392,37 @@ std::vector<nb::object> values_of(nb::handle list, const char* operation, const 
     return values;
 }
 
-// Fills a Python list, whose length is that of `objects`.
-void fill(nb::handle list, const ObjectList& objects, bool allow_pickle) {
-    const Rebuilder rebuilder(allow_pickle);
-    nb::list rebuilt;
-    for (std::size_t i = 0; i < objects.size(); ++i) {
+// The values of lists that came: all of one list, or one of each.
+nb::list rebuilt(const char* operation, const std::vector<EncodedObject>& lists, std::size_t objects,
+                 bool allow_pickle) {
+    const CollectorPause pause;
+    nb::list values;
+    for (const EncodedObject& list : lists) {
+        ObjectReader in(list);
+        Rebuilder rebuilder(in, allow_pickle);
         try {
-            rebuilt.append(rebuilder.rebuild(objects[i]));
+            if (in.next() != Object::Kind::list || in.count() != objects)
+                throw ObjectError("", fmt::format("is no list of {} objects", objects));
+            for (std::size_t i = 0; i < objects; ++i) {
+                try {
+                    values.append(rebuilder.rebuild());
+                } catch (const ObjectError& error) {
+                    throw error.inside(fmt::format("[{}]", nb::len(values)));
+                }
+            }
+            in.end_list();
+            in.finish();
         } catch (const ObjectError& error) {
-            throw error.inside(fmt::format("[{}]", i));
+            throw ObjectError(error.path(), fmt::format("{} ({})", error.reason(), operation));
         }
     }
+    return values;
+}
+
+// Into the first places of a Python list.
+void fill(nb::handle list, const nb::list& values) {
     nb::list target = nb::borrow<nb::list>(list);
-    for (std::size_t i = 0; i < objects.size(); ++i) target[i] = rebuilt[i];
+    for (std::size_t i = 0; i < nb::len(values); ++i) target[i] = values[i];
 }
 
 std::optional<Device> maybe_device(nb::handle device, const char* operation) {
@@ -343,7 +446,7 @@ void send_list(nb::handle list, nb::handle dst, nb::handle group, nb::handle dev
                                     .group_dst = rank_of(group_dst, name, "group_dst"),
                                     .timeout = timeout_of(timeout, name)};
     const Described mine = described(name, values_of(list, name, "object_list"), pickles(allow_pickle, options.group));
-    without_gil([&] { send_object_list(mine.objects, options); });
+    without_gil([&] { detail::send_encoded(mine.list(), mine.objects, options); });
     if (mine.error) std::rethrow_exception(mine.error);
 }
 
@@ -356,9 +459,10 @@ int recv_list(nb::handle list, nb::handle src, nb::handle group, nb::handle devi
                                     .group_src = rank_of(group_src, name, "group_src"),
                                     .timeout = timeout_of(timeout, name)};
     if (is_outside(options.group, name)) return -1;
-    ObjectList objects(values_of(list, name, "object_list").size());
-    const int source = without_gil([&] { return recv_object_list(objects, options); });
-    fill(list, objects, pickles(allow_pickle, options.group));
+    const std::size_t objects = values_of(list, name, "object_list").size();
+    std::vector<EncodedObject> got(1);
+    const int source = without_gil([&] { return detail::recv_encoded(got[0], objects, options); });
+    fill(list, rebuilt(name, got, objects, pickles(allow_pickle, options.group)));
     return source;
 }
 
@@ -375,13 +479,14 @@ void broadcast_list(nb::handle list, nb::handle src, nb::handle group, nb::handl
     const bool pickle = pickles(allow_pickle, options.group);
     const bool gives = is_root(options.src, options.group_src, options.group, false);
     Described mine;
-    if (gives)
-        mine = described(name, values, pickle);
-    else
-        mine.objects.resize(values.size());
-    without_gil([&] { broadcast_object_list(mine.objects, options); });
+    if (gives) mine = described(name, values, pickle);
+    std::vector<EncodedObject> lists(1);
+    without_gil([&] {
+        if (gives) lists[0] = mine.list();
+        detail::broadcast_encoded(lists[0], values.size(), options);
+    });
     if (mine.error) std::rethrow_exception(mine.error);
-    if (!gives) fill(list, mine.objects, pickle);
+    if (!gives) fill(list, rebuilt(name, lists, values.size(), pickle));
 }
 
 void all_gather(nb::handle list, nb::handle object, nb::handle group, nb::handle allow_pickle, nb::handle timeout) {
@@ -391,10 +496,9 @@ void all_gather(nb::handle list, nb::handle object, nb::handle group, nb::handle
     if (is_outside(options.group, name)) return;
     const bool pickle = pickles(allow_pickle, options.group);
     const Described mine = described(name, {nb::borrow(object)}, pickle);
-    ObjectList all(places.size());
-    without_gil([&] { all_gather_object(all, mine.objects[0], options); });
+    const auto all = without_gil([&] { return detail::all_gather_encoded(mine.list(), places.size(), options); });
     if (mine.error) std::rethrow_exception(mine.error);
-    fill(list, all, pickle);
+    fill(list, rebuilt(name, all, 1, pickle));
 }
 
 void gather(nb::handle object, nb::handle list, nb::handle dst, nb::handle group, nb::handle group_dst,
@@ -407,11 +511,11 @@ void gather(nb::handle object, nb::handle list, nb::handle dst, nb::handle group
     if (is_outside(options.group, name)) return;
     const bool pickle = pickles(allow_pickle, options.group);
     const Described mine = described(name, {nb::borrow(object)}, pickle);
-    ObjectList all;
-    if (!list.is_none()) all.resize(values_of(list, name, "object_gather_list").size());
-    without_gil([&] { gather_object(mine.objects[0], list.is_none() ? nullptr : &all, options); });
+    std::optional<std::size_t> places;
+    if (!list.is_none()) places = values_of(list, name, "object_gather_list").size();
+    const auto all = without_gil([&] { return detail::gather_encoded(mine.list(), places, options); });
     if (mine.error) std::rethrow_exception(mine.error);
-    if (!list.is_none()) fill(list, all, pickle);
+    if (places) fill(list, rebuilt(name, all, 1, pickle));
 }
 
 void scatter(nb::handle output, nb::handle input, nb::handle src, nb::handle group, nb::handle group_src,
@@ -424,15 +528,27 @@ void scatter(nb::handle output, nb::handle input, nb::handle src, nb::handle gro
     const auto places = values_of(output, name, "scatter_object_output_list");
     if (is_outside(options.group, name)) return;
     const bool pickle = pickles(allow_pickle, options.group);
-    Described mine;
+    std::vector<Described> mine;
+    std::exception_ptr error;
     if (!input.is_none() && is_root(options.src, options.group_src, options.group, true)) {
-        mine = described(name, values_of(input, name, "scatter_object_input_list"), pickle);
+        const auto values = values_of(input, name, "scatter_object_input_list");
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            try {
+                mine.push_back(described(name, {values[i]}, pickle));
+                if (mine.back().error) std::rethrow_exception(mine.back().error);
+            } catch (const ObjectError& wrong) {
+                if (!error) error = std::make_exception_ptr(wrong.inside(fmt::format("[{}]", i)));
+            }
+        }
     }
-    ObjectList got(places.size());
-    without_gil([&] { scatter_object_list(got, mine.objects, options); });
-    if (mine.error) std::rethrow_exception(mine.error);
-    got.resize(1);
-    fill(output, got, pickle);
+    std::vector<EncodedObject> got(1);
+    without_gil([&] {
+        std::vector<EncodedObject> lists;
+        for (const Described& one : mine) lists.push_back(one.list());
+        got[0] = detail::scatter_encoded(lists, places.size(), options);
+    });
+    if (error) std::rethrow_exception(error);
+    fill(output, rebuilt(name, got, 1, pickle));
 }
 
 }  // namespace
@@ -447,8 +563,10 @@ void bind_objects(nb::module_& m) {
     m.def(
         "encode_object",
         [](nb::handle object, bool allow_pickle) {
-            const auto bytes = encode(Describer(allow_pickle).describe(object));
-            return nb::bytes(bytes.data(), bytes.size());
+            ObjectWriter out;
+            Describer(out, allow_pickle).describe(object);
+            const EncodedObject encoded = out.finish();
+            return nb::bytes(encoded.buffer.raw_data(), encoded.bytes);
         },
         nb::arg("object"), nb::arg("allow_pickle") = false,
         nb::sig("def encode_object(object: object, allow_pickle: bool = False) -> bytes"),
@@ -456,8 +574,11 @@ void bind_objects(nb::module_& m) {
     m.def(
         "decode_object",
         [](const nb::bytes& bytes, bool allow_pickle) {
-            const auto* data = reinterpret_cast<const std::byte*>(bytes.c_str());
-            return Rebuilder(allow_pickle).rebuild(decode({data, bytes.size()}));
+            const CollectorPause pause;
+            ObjectReader in(std::span(reinterpret_cast<const std::byte*>(bytes.c_str()), bytes.size()));
+            nb::object value = Rebuilder(in, allow_pickle).rebuild();
+            in.finish();
+            return value;
         },
         nb::arg("data"), nb::arg("allow_pickle") = false,
         nb::sig("def decode_object(data: bytes, allow_pickle: bool = False) -> typing.Any"),

@@ -180,8 +180,7 @@ ObjectKind ObjectReader::record(const ExtensionBody& extension) {
     if (count_ == 1) fail("a record without fields");
     const auto head = at_ < end_ ? static_cast<unsigned char>(*at_) : 0xdf;
     const bool is_map = (head & 0xf0) == 0x80 || head == 0xde || head == 0xdf;
-    if (count_ != 2 || !is_map)
-        fail(fmt::format("a record of {} with something else: expected one map", extension.body));
+    if (count_ != 2 || !is_map) fail("a record with something else: expected one map");
     next();
     text_ = extension.body;
     return ObjectKind::record;

@@ -5,8 +5,11 @@ import datetime
 import decimal
 import enum
 import fractions
+import gc
+import math
 import os
 import pathlib
+import random
 import sys
 import threading
 import unittest
@@ -51,6 +54,56 @@ class Shard:
 @dataclasses.dataclass(frozen=True)
 class Frozen:
     value: float
+
+
+@dataclasses.dataclass
+class Meddler:
+    """Reading its field empties a container."""
+    inner: int = 0
+
+
+Meddler.inner = property(lambda self: self.container.clear(), lambda self, value: None)
+
+
+class MyList(list):
+    pass
+
+
+class MyDict(dict):
+    pass
+
+
+def any_object(chance, depth=0):
+    """A random object of the kinds that travel; lists of one kind are frequent, as they are in programs."""
+    simple = [lambda: None, lambda: chance.random() < 0.5, lambda: chance.randrange(-40, 300),
+              lambda: chance.choice((-1, 1)) * (1 << chance.randrange(70)) + chance.randrange(-2, 3),
+              lambda: chance.choice((0.0, -0.0, 1.5, math.inf, 1e-310, chance.random())), lambda: complex(chance.random(), -1),
+              lambda: "".join(chance.choices("aZ é\u20ac\U0001f600\0", k=chance.choice((0, 1, 5, 31, 32, 200)))),
+              lambda: chance.randbytes(chance.choice((0, 3, 300))), lambda: np.int64(chance.randrange(9)),
+              lambda: np.float32(chance.random()), lambda: np.arange(chance.randrange(5)), lambda: Colour.RED,
+              lambda: Frozen(chance.random()), lambda: bytearray(b"ab"), lambda: range(chance.randrange(5))]
+    if depth > 3 or chance.random() < 0.3:
+        return chance.choice(simple)()
+    count = chance.choice((0, 1, 2, 15, 16, 17, 40)) if depth < 2 else chance.randrange(4)
+    kind = chance.choice(simple)
+    key = chance.choice((lambda: chance.randrange(99), lambda: f"name {chance.randrange(50)}", lambda: (1, chance.random())))
+    return chance.choice((lambda: [kind() for _ in range(count)], lambda: tuple(any_object(chance, depth + 1) for _ in range(count)),
+                          lambda: [any_object(chance, depth + 1) for _ in range(count)],
+                          lambda: {key(): any_object(chance, depth + 1) for _ in range(count)},
+                          lambda: Point(any_object(chance, depth + 1), kind()), lambda: {chance.randrange(99) for _ in range(count)}))()
+
+
+def form(value):
+    """The value with all its types, to be compared: 1, True and 1.0 differ, and NumPy's scalars from Python's."""
+    if isinstance(value, np.ndarray):
+        return "array", value.dtype, value.shape, value.tobytes()
+    if isinstance(value, (list, tuple)):
+        return type(value), [form(item) for item in value]
+    if isinstance(value, dict):
+        return [(form(key), form(item)) for key, item in value.items()]
+    if isinstance(value, set):
+        return set, sorted(map(repr, value))
+    return type(value), repr(value)
 
 
 class Foreign:
@@ -164,6 +217,62 @@ class Objects(unittest.TestCase):
                 back = decode_object(encode_object(value))
                 self.assertEqual(back, value)
                 self.assertIs(type(back), type(value))
+
+    def test_random_objects_arrive_as_what_they_were(self):
+        for seed in range(300):
+            value = any_object(random.Random(seed))
+            with self.subTest(seed=seed):
+                self.assertEqual(form(decode_object(encode_object(value))), form(value))
+
+    def test_damaged_bytes_are_an_object_or_an_error(self):
+        chance, errors = random.Random(4711), 0
+        messages = [encode_object(any_object(random.Random(seed))) for seed in range(40)]
+        for message in messages * 25:
+            bad = bytearray(message)
+            for _ in range(chance.randrange(1, 4)):
+                bad[chance.randrange(len(bad))] = chance.randrange(256)
+            try:
+                decode_object(bytes(bad[:chance.randrange(len(bad)) + 1] if chance.random() < 0.2 else bad))
+            except dist.ObjectError:
+                errors += 1
+        self.assertGreater(errors, 100)
+
+    def test_the_bytes_are_those_that_cpp_reads(self):
+        self.assertEqual(encode_object([1, -1, 200, True, None, 2.0, "a", b"b", {"k": [2**40]}]).hex(),
+                         "99" "01" "ff" "ccc8" "c3" "c0" "cb4000000000000000" "a161" "c40162" "81a16b91cf0000010000000000")
+        self.assertEqual(encode_object((1,)), b"\x92\xc7\x0c\x03python.tuple\x81\xa5items\x91\x01")
+
+    def test_types_that_derive_from_containers_are_still_errors(self):
+        for value in (MyList([1]), MyDict(a=1), collections.defaultdict(int)):
+            with self.assertRaises(dist.ObjectError):
+                encode_object([value])
+
+    def test_a_container_that_changes_meanwhile_is_an_error(self):
+        meddler = Meddler()
+        for container in ([meddler, 1, 2], {"a": meddler, "b": 1, "c": 2}):
+            meddler.container = container
+            with self.assertRaises(dist.ObjectError) as caught:
+                encode_object(container)
+            self.assertIn("changed while it was being sent", str(caught.exception))
+
+    def test_a_name_that_many_dicts_have_is_one_string(self):
+        dicts = decode_object(encode_object([{"name": i, "x" * 200: i} for i in range(100)]))
+        self.assertEqual(len({id(next(iter(one))) for one in dicts}), 1)
+
+    def test_the_collector_of_cycles_is_as_it_was(self):
+        data = encode_object([{"a": [i]} for i in range(1000)])
+        self.assertTrue(gc.isenabled())
+        decode_object(data)
+        self.assertTrue(gc.isenabled())
+        with self.assertRaises(dist.ObjectError):
+            decode_object(data[:-1])
+        self.assertTrue(gc.isenabled())
+        gc.disable()
+        try:
+            decode_object(data)
+            self.assertFalse(gc.isenabled())
+        finally:
+            gc.enable()
 
     def test_arrays_arrive_with_their_types(self):
         for value in arrays:
