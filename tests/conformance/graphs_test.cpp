@@ -38,8 +38,8 @@ std::vector<Kind> kinds_of(const Graph& graph) {
 struct Step {
     Step(const ProcessGroup& group, std::size_t elements)
         : g(group), n(static_cast<std::size_t>(g.size())), me(static_cast<std::size_t>(g.rank())), count(elements) {
-        for (Values* v : {&x, &y, &z, &root_only, &part, &own, &sent, &received, &scattered, &up_to_me, &before_me,
-                          &short_part, &from_root})
+        for (Values* v :
+             {&x, &y, &z, &root_only, &part, &own, &sent, &received, &scattered, &up_to_me, &before_me, &from_root})
             v->resize(count);
         for (Values* v : {&into, &wide, &all, &traded, &uneven}) v->resize(count * n);
         strided.resize(2 * count);
