@@ -57,7 +57,7 @@ TEST_P(Growing, newcomers_come_behind_and_the_old_group_still_works) {
             g = join({.place = me.store()});
         } else {
             old = first_group(me, GetParam(), 3);
-            EXPECT_EQ(old.grow({.place = me.store()}), old) << "nobody waits";
+            EXPECT_EQ(old.grow({.place = me.store(), .name = "elsewhere"}), old) << "nobody waits there";
             if (me.rank() == 0) wait_for_newcomers(me, 2);
             barrier({.group = old});
             g = old.grow({.place = me.store()});
