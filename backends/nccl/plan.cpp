@@ -48,7 +48,8 @@ std::optional<Op> operator_of(Kind kind, DType dtype) {
         case Kind::max: return is_complex(dtype) ? std::nullopt : std::optional(Op::max);
         case Kind::band:
         case Kind::bor:
-        case Kind::bxor: return std::nullopt;
+        case Kind::bxor:
+        case Kind::user: return std::nullopt;
     }
     return std::nullopt;
 }
