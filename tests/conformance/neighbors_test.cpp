@@ -284,7 +284,8 @@ TEST_P(Neighbors, have_coordinates_next_to_each_other) {
     run_ranks(4, GetParam(), [](const ProcessGroup& w) {
         const DeviceMesh mesh("cpu", RankArray::of({2, 2}, w.ranks()), {.dim_names = {"y", "x"}, .world = w});
         const int me = w.rank();
-        EXPECT_EQ(mesh_neighbors(mesh, "x"), (MeshNeighbors{me % 2 == 1 ? me - 1 : -1, me % 2 == 0 ? me + 1 : -1}));
+        EXPECT_EQ(mesh_neighbors(mesh, "x"),
+                  (MeshNeighbors{me % 2 == 1 ? me - 1 : no_rank, me % 2 == 0 ? me + 1 : no_rank}));
         EXPECT_EQ(mesh_neighbors(mesh, "y", {.periodic = true}), (MeshNeighbors{me ^ 2, me ^ 2}));
         EXPECT_EQ(mesh_neighbors(mesh, 0, {.periodic = true, .distance = 2}), (MeshNeighbors{me, me}));
         EXPECT_EQ(mesh_neighbors(mesh, 1, {.distance = 2}), (MeshNeighbors{}));
