@@ -302,7 +302,7 @@ void bind_making(nb::module_& m) {
     m.def("join", [](nb::handle place, const std::string& name, nb::handle timeout, const std::string& label) {
         JoinOptions options{.place = store_of(place, "join"), .name = name, .label = label};
         if (!timeout.is_none()) options.timeout = timeout_of(timeout, "join");
-        return group_object(without_gil([&] { return join(options); }));
+        return GroupObject(group_object(without_gil([&] { return join(options); })));
     });
     m.def("newcomers_waiting", [](nb::handle place, const std::string& name) {
         const NewcomersPlace where{store_of(place, "newcomers_waiting"), name};

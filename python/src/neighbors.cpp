@@ -151,11 +151,12 @@ void bind_neighbors(nb::module_& m) {
         .def_prop_ro("sources", [](const NeighborGraph& self) { return list_of_ranks(self.sources()); })
         .def_prop_ro("destinations", [](const NeighborGraph& self) { return list_of_ranks(self.destinations()); });
     m.def("mesh_neighbors", &neighbors_along);
-    m.def("balanced_mesh_shape", [](nb::handle ranks, nb::handle shape) {
+    using Shape = nb::typed<nb::tuple, int, nb::ellipsis>;
+    m.def("balanced_mesh_shape", [](nb::handle ranks, nb::handle shape) -> Shape {
         constexpr const char* name = "balanced_mesh_shape";
         std::vector<int> sizes;
         for (const std::int64_t size : shape_of(shape, name)) sizes.push_back(static_cast<int>(size));
-        return nb::tuple(nb::cast(balanced_mesh_shape(integer_of(ranks, name, "ranks"), sizes)));
+        return Shape(nb::tuple(nb::cast(balanced_mesh_shape(integer_of(ranks, name, "ranks"), sizes))));
     });
     m.def("exchange_halos",
           [](nb::handle tensor, const DeviceMesh& mesh, nb::handle list, nb::handle async_op, nb::handle timeout) {

@@ -343,7 +343,7 @@ void bind_windows(nb::module_& m) {
              tensor, target, offset(), signal(), value(), nb::kw_only(), timeout(), "put_signal() without waiting.")
         .def("accumulate", &accumulate,
              nb::sig("def accumulate(self, tensor: Array, target: int, op: ReduceOp | RedOpType | "
-                     "typing.Literal['replace'] = ReduceOp.SUM, offset: int = 0, *, timeout: datetime.timedelta | None "
+                     "typing.Literal['replace'] = ..., offset: int = 0, *, timeout: datetime.timedelta | None "
                      "= None) -> None"),
              tensor, target, op(), offset(), nb::kw_only(), timeout(),
              "Combines the target's elements with `tensor`, each atomically: SUM, PRODUCT, MIN, MAX, BAND, BOR,\n"
@@ -355,18 +355,18 @@ void bind_windows(nb::module_& m) {
              "    [1. 5.]")
         .def("iaccumulate", &iaccumulate,
              nb::sig("def iaccumulate(self, tensor: Array, target: int, op: ReduceOp | RedOpType | "
-                     "typing.Literal['replace'] = ReduceOp.SUM, offset: int = 0, *, timeout: datetime.timedelta | None "
+                     "typing.Literal['replace'] = ..., offset: int = 0, *, timeout: datetime.timedelta | None "
                      "= None) -> Work | None"),
              tensor, target, op(), offset(), nb::kw_only(), timeout(), "accumulate() without waiting.")
         .def("get_accumulate", &get_accumulate,
              nb::sig("def get_accumulate(self, tensor: Array, before: Array, target: int, op: ReduceOp | RedOpType | "
-                     "typing.Literal['replace', 'no_op'] = ReduceOp.SUM, offset: int = 0, *, timeout: "
+                     "typing.Literal['replace', 'no_op'] = ..., offset: int = 0, *, timeout: "
                      "datetime.timedelta | None = None) -> None"),
              tensor, nb::arg("before"), target, op(), offset(), nb::kw_only(), timeout(),
              "accumulate(), and `before` gets what the elements were. \"no_op\" only reads them, atomically.")
         .def("iget_accumulate", &iget_accumulate,
              nb::sig("def iget_accumulate(self, tensor: Array, before: Array, target: int, op: ReduceOp | RedOpType | "
-                     "typing.Literal['replace', 'no_op'] = ReduceOp.SUM, offset: int = 0, *, timeout: "
+                     "typing.Literal['replace', 'no_op'] = ..., offset: int = 0, *, timeout: "
                      "datetime.timedelta | None = None) -> Work | None"),
              tensor, nb::arg("before"), target, op(), offset(), nb::kw_only(), timeout(),
              "get_accumulate() without waiting: `before` has the old values when the Work is complete.")

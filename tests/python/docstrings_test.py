@@ -58,7 +58,7 @@ class Docstrings(unittest.TestCase):
                 text = inspect.getdoc(value) or ""
                 self.assertIn("Example:", text)
                 if module == "tutti.distributed.plan":  # its functions take what the plain ones take
-                    self.assertIn(f"tutti.distributed.{name}", text)
+                    self.assertIn(f"tutti.distributed.{value.__name__}", text)  # not its former name
                     continue
                 for parameter in inspect.signature(value).parameters:
                     self.assertRegex(text, rf"(?m)^    ({parameter}|.*, {parameter}(, .*)?): ", "is not among its Args")

@@ -52,7 +52,7 @@ def calls(rank, n):
 
 def flat(values):
     return [item for value in values if value is not None
-            for item in (flat(value) if isinstance(value, list) else [value.tolist()])]
+            for item in (flat(value) if isinstance(value, list) else [value if isinstance(value, int) else value.tolist()])]
 
 
 def planned(rank):

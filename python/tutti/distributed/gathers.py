@@ -290,7 +290,7 @@ def gather_v(input: Array, output: Array | None = None, receive_counts: list[int
         >>> counts = [1 + i for i in range(n)]
         >>> everyone = np.zeros(sum(counts)) if rank == 0 else None
         >>> dist.gather_v(np.full(1 + rank, 7.0), everyone, counts)
-        >>> rank != 0 or everyone[0] == 7.0
+        >>> rank != 0 or bool(everyone[0] == 7.0)
         True
     """
     return _core.gather_v(input, output, receive_counts, receive_offsets, dst, group_dst, group, async_op, timeout)
