@@ -114,7 +114,14 @@ class Pinboard : public CustomBackend {
                 return;
             }
             case BackendCall::gather_v:
+                if (rank_ != r.root) {
+                    const auto root = static_cast<std::size_t>(r.root);
+                    pin_for(r.root, r.send_offsets[root], r.send_counts[root]);
+                }
+                return;
             case BackendCall::scatter_v:
+                if (rank_ != r.root) return;
+                [[fallthrough]];
             case BackendCall::all_to_all:
                 for (int to = 0; to < size_; ++to) {
                     const auto i = static_cast<std::size_t>(to);
@@ -130,14 +137,14 @@ class Pinboard : public CustomBackend {
     std::vector<std::string> needs(const BackendRequest& r) const {
         std::vector<std::string> names(static_cast<std::size_t>(size_));
         for (int from = 0; from < size_; ++from) {
-            const bool exchanges = collective_of(r.call) && traits_of(*collective_of(r.call)).exchanges();
-            if (exchanges && r.receive_counts[static_cast<std::size_t>(from)] == 0) continue;
-            const bool rooted = r.call == BackendCall::reduce || r.call == BackendCall::gather;
-            const bool from_root = r.call == BackendCall::broadcast || r.call == BackendCall::scatter;
+            const bool rooted =
+                r.call == BackendCall::reduce || r.call == BackendCall::gather || r.call == BackendCall::gather_v;
+            const bool from_root =
+                r.call == BackendCall::broadcast || r.call == BackendCall::scatter || r.call == BackendCall::scatter_v;
             if (rooted && (rank_ != r.root || from == r.root)) continue;
             if (from_root && from != r.root) continue;
-            const bool parts = rooted || r.call == BackendCall::scatter || r.call == BackendCall::reduce_scatter ||
-                               r.call == BackendCall::all_to_all;
+            const bool parts = rooted || r.call == BackendCall::scatter || r.call == BackendCall::scatter_v ||
+                               r.call == BackendCall::reduce_scatter || r.call == BackendCall::all_to_all;
             names[static_cast<std::size_t>(from)] = key("part", r.sequence, from, parts ? rank_ : -1);
         }
         return names;
@@ -186,6 +193,23 @@ class Pinboard : public CustomBackend {
                     output += bytes(r, r.counts[from]);
                 }
                 break;
+            case BackendCall::gather_v:
+                for (std::size_t from = 0, given = 0; rank_ == r.root && from < inputs.size(); ++from) {
+                    char* const to = output + bytes(r, r.receive_offsets[from]);
+                    const std::size_t size = bytes(r, r.receive_counts[from]);
+                    if (!names[from].empty()) {
+                        copy(to, values[given++], size);
+                    } else if (const char* own = static_cast<const char*>(r.input) + bytes(r, r.send_offsets[from]);
+                               size > 0 && own != to) {
+                        std::memcpy(to, own, size);
+                    }
+                }
+                break;
+            case BackendCall::scatter_v: {
+                const auto root = static_cast<std::size_t>(r.root);
+                copy(output + bytes(r, r.receive_offsets[root]), values[0], bytes(r, r.receive_counts[root]));
+                break;
+            }
             case BackendCall::all_to_all:
                 for (std::size_t from = 0; from < inputs.size(); ++from)
                     copy(output + bytes(r, r.receive_offsets[from]), values[from], bytes(r, r.receive_counts[from]));
