@@ -174,6 +174,36 @@ std::vector<Disagreement> disagreements(How how) {
                        {"all_to_all", "rank 0 sends int32 × " + std::to_string(count) + " to rank 1, which expects " +
                                           std::to_string(count - 2)}});
     }
+    all.push_back({"a barrier",
+                   [](const ProcessGroup& g) {
+                       Ints x(2);
+                       if (g.rank() == 1)
+                           barrier({.group = g});
+                       else
+                           all_reduce(x, {.group = g});
+                   },
+                   {"barrier", "all_reduce"}});
+    all.push_back({"what a message holds",
+                   [](const ProcessGroup& g) {
+                       Ints x(10);
+                       std::vector<float> y(10);
+                       if (g.rank() == 0) send(x, 1, {.group = g});
+                       if (g.rank() == 1) (void)recv(y, {.src = 0, .group = g});
+                   },
+                   {"int32 × 10", "float32 × 10"}});
+    all.push_back({"how long a message is",
+                   [](const ProcessGroup& g) {
+                       Ints x(200'000), y(199'999);
+                       if (g.rank() == 0) send(x, 1, {.group = g});
+                       if (g.rank() == 1) (void)recv(y, {.group = g});
+                   },
+                   {"int32 × 200000", "int32 × 199999"}});
+    return all;
+}
+
+// What only the root and one other rank know.
+std::vector<Disagreement> disagreements_with_the_root() {
+    std::vector<Disagreement> all;
     for (const std::int64_t count : {3, 50'000}) {  // in a slot, and with a schedule
         const auto between = [count](int from, int to) {
             return "rank " + std::to_string(from) + " sends int32 × " + std::to_string(count) + " to rank " +
@@ -208,57 +238,42 @@ std::vector<Disagreement> disagreements(How how) {
                        {gives ? "rank 1 sends int32 × 5 to rank 0, which expects 0"
                               : "rank 1 sends int32 × 0 to rank 0, which expects 5"}});
     }
-    all.push_back({"a barrier",
-                   [](const ProcessGroup& g) {
-                       Ints x(2);
-                       if (g.rank() == 1)
-                           barrier({.group = g});
-                       else
-                           all_reduce(x, {.group = g});
-                   },
-                   {"barrier", "all_reduce"}});
-    all.push_back({"what a message holds",
-                   [](const ProcessGroup& g) {
-                       Ints x(10);
-                       std::vector<float> y(10);
-                       if (g.rank() == 0) send(x, 1, {.group = g});
-                       if (g.rank() == 1) (void)recv(y, {.src = 0, .group = g});
-                   },
-                   {"int32 × 10", "float32 × 10"}});
-    all.push_back({"how long a message is",
-                   [](const ProcessGroup& g) {
-                       Ints x(200'000), y(199'999);
-                       if (g.rank() == 0) send(x, 1, {.group = g});
-                       if (g.rank() == 1) (void)recv(y, {.group = g});
-                   },
-                   {"int32 × 200000", "int32 × 199999"}});
     return all;
+}
+
+void expect_mismatch(How how, const Disagreement& d) {
+    run_ranks(3, how,
+              [&](const ProcessGroup& g) {
+                  try {
+                      barrier({.group = g});  // all have joined and can be told
+                      d.call(g);
+                      const auto start = std::chrono::steady_clock::now();
+                      do {
+                          barrier({.group = g});  // a rank whose part was done may only learn it now
+                      } while (std::chrono::steady_clock::now() - start < patience(watched ? 5s : 1s));
+                      ADD_FAILURE() << d.name << ": rank " << g.rank() << " noticed nothing";
+                  } catch (const CollectiveMismatch& error) {
+                      for (const std::string& side : d.both) {
+                          EXPECT_NE(std::string(error.what()).find(side), std::string::npos)
+                              << d.name << ": rank " << g.rank() << ": " << error.what();
+                      }
+                      EXPECT_EQ(error.code(), ErrorCode::collective_mismatch);
+                  } catch (const std::exception& error) {
+                      ADD_FAILURE() << d.name << ": rank " << g.rank() << ": " << error.what();
+                  }
+                  EXPECT_THROW(barrier({.group = g}), CollectiveMismatch) << d.name << ": the group is unusable";
+                  std::this_thread::sleep_for(120ms);  // the others have yet to hear of it
+              },
+              {.timeout = 10s, .leave = false});
 }
 
 TEST_P(Agreement, is_checked_for_everything_that_must_agree_and_both_sides_are_shown_on_all_ranks) {
     covers("A-34", "S10-001", "S17-002");
-    for (const Disagreement& d : disagreements(GetParam())) {
-        run_ranks(3, GetParam(),
-                  [&](const ProcessGroup& g) {
-                      try {
-                          barrier({.group = g});  // all have joined and can be told
-                          d.call(g);
-                          barrier({.group = g});  // a rank whose part was done may only learn it now
-                          ADD_FAILURE() << d.name << ": rank " << g.rank() << " noticed nothing";
-                      } catch (const CollectiveMismatch& error) {
-                          for (const std::string& side : d.both) {
-                              EXPECT_NE(std::string(error.what()).find(side), std::string::npos)
-                                  << d.name << ": rank " << g.rank() << ": " << error.what();
-                          }
-                          EXPECT_EQ(error.code(), ErrorCode::collective_mismatch);
-                      } catch (const std::exception& error) {
-                          ADD_FAILURE() << d.name << ": rank " << g.rank() << ": " << error.what();
-                      }
-                      EXPECT_THROW(barrier({.group = g}), CollectiveMismatch) << d.name << ": the group is unusable";
-                      std::this_thread::sleep_for(120ms);  // the others have yet to hear of it
-                  },
-                  {.timeout = 10s, .leave = false});
-    }
+    for (const Disagreement& d : disagreements(GetParam())) expect_mismatch(GetParam(), d);
+}
+
+TEST_P(Agreement, about_a_pair_with_the_root_is_checked) {
+    for (const Disagreement& d : disagreements_with_the_root()) expect_mismatch(GetParam(), d);
 }
 
 // Of one pair of ranks: none, or some; short ones and long ones; few ranks, and so many that they pass blocks on.
