@@ -87,7 +87,7 @@ void OperationsInFlight::post(const std::shared_ptr<Operation>& message) {
     if (ways_.huge_pages != nullptr && at != nullptr && transfer.bytes >= HugePages::least_bytes &&
         !ways_.neighbours->symmetric().find(at, transfer.bytes))
         ways_.huge_pages->used(at, transfer.bytes);
-    TUTTI_ASSERT(at != nullptr || transfer.bytes == 0);
+    TUTTI_ASSERT(at != nullptr || transfer.on_bytes || transfer.bytes == 0);
     if (message->is_receive)
         message->group->mailbox().post_receive(transfer);
     else
