@@ -152,6 +152,8 @@ def picture(file, folders):
         ranks = rows[0]["ranks"]
         shared = f" on {about['hardware_threads']} CPUs" if ranks > about["hardware_threads"] else ""
         axes.set_title(f"{ranks} processes{shared}")
+    for axes in grid.flat[len(reports):]:
+        axes.set_axis_off()
     handles, labels = grid.flat[0].get_legend_handles_labels()
     grid.flat[0].legend(handles[::-1], labels[::-1], loc="upper left")
     first = reports[0][0]
