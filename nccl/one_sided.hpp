@@ -68,7 +68,7 @@ class OneSided : public std::enable_shared_from_this<OneSided> {
     /// `bytes` zero: a signal alone.
     Sending put(const ProcessGroup& group, int peer, std::uint64_t window, std::uint64_t offset, const void* data,
                 std::size_t bytes);
-    /// What has been put to each rank: as many signals.
+    /// For each rank: how many signals this rank has put to it.
     std::vector<std::uint64_t> sent(int ranks) const;
 
     struct Wanted {

@@ -32,7 +32,7 @@ import tutti.torch  # noqa: F401
 from timing import timed
 
 NAMES = ("tutti", "gloo", "DeepSpeed")
-#: What is added up, elements, dtype: one token, a batch of 16, prompts of 128 and 512 tokens.
+#: The buffers that are added up, their elements and dtype: one token, a batch of 16, prompts of 128 and 512 tokens.
 ROWS = [("a token, width 512, float32 (examples/transformer)", 512, torch.float32),
         ("a token, width 4096, bfloat16", 4096, torch.bfloat16),
         ("16 tokens, width 4096, bfloat16", 16 * 4096, torch.bfloat16),

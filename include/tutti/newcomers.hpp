@@ -34,8 +34,8 @@ struct JoinOptions {
     std::string name = "newcomers";
     /// How long to wait for a group to take this process in, and how long making the group may take then.
     std::chrono::milliseconds timeout = default_timeout;
-    std::string label{};        ///< this process, in messages; default: "process PID of HOST"
-    std::any pg_options{};      ///< for the constructor of the group's backend
+    std::string label{};    ///< this process, in the log of the rank that takes it in; default: "process PID of HOST"
+    std::any pg_options{};  ///< for the constructor of the group's backend
     std::string listen_host{};  ///< as ProcessGroupOptions::listen_host
 };
 

@@ -9,6 +9,7 @@
 #include "api/next_name.hpp"
 #include "core/assert.hpp"
 #include "core/deadline.hpp"
+#include "core/log.hpp"
 #include "core/patience.hpp"
 #include "core/this_host.hpp"
 #include "group/survivors.hpp"
@@ -24,6 +25,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <exception>
 #include <functional>
 #include <numeric>
 
@@ -97,11 +99,13 @@ class WaitingRoom {
         std::vector<std::int64_t> tickets;
         const std::int64_t last = store_.add("asked", 0);
         const std::int64_t first = store_.check({"first"}) ? std::stoll(store_.get("first")) : 1;
+        std::int64_t open = last + 1;  // the first without an answer: its newcomer may be about to say who it is
         for (std::int64_t ticket = first; ticket <= last; ++ticket) {
-            if (store_.check({who(ticket)}) && !store_.check({answer(ticket)})) tickets.push_back(ticket);
+            if (store_.check({answer(ticket)})) continue;
+            open = std::min(open, ticket);
+            if (store_.check({who(ticket)})) tickets.push_back(ticket);
         }
-        if (tickets.empty() ? last >= first : tickets.front() > first)
-            store_.set("first", std::to_string(tickets.empty() ? last : tickets.front()));
+        if (open > first) store_.set("first", std::to_string(open));
         return tickets;
     }
 
@@ -257,9 +261,15 @@ class Growing {
             fmt::format("ranks {} of \"{}\" and {} newcomer{}", fmt::join(old_->ranks().global(ranks), ", "),
                         old_->name(), taken, taken == 1 ? "" : "s");
         plan.joining_ms = std::max<std::int64_t>(deadline_.timeout().count(), 1000);
+        // Another rank may have written that the group is lost.
         const std::string text = object::encode_string(plan);
-        if (taken > 0) room_.store().set(WaitingRoom::plan(plan.number), text);
-        for_ranks.set("plan", text);
+        if (for_ranks.compare_set("plan", "", text) != text)
+            plan.problem = fmt::format("grow of group \"{}\": {}", old_->name(), Lost().what());
+        if (taken == 0) return;
+        std::vector<std::string> labels;
+        for (const std::int64_t ticket : choosing.taken()) labels.push_back(WaitingRoom::who(ticket));
+        TUTTI_INFO("group \"{}\" takes in {}", old_->name(), fmt::join(room_.store().multi_get(labels), ", "));
+        room_.store().set(WaitingRoom::plan(plan.number), object::encode_string(plan));
     }
 
     /// Old ranks keep their numbers where there are such; then the free numbers are given out, newcomers' last.
@@ -284,7 +294,9 @@ class Growing {
 
     std::shared_ptr<detail::Group> join(const NewGroup& plan, const GrowthCheck& check);
 
-    struct Lost {};
+    struct Lost final : std::exception {
+        const char* what() const noexcept override { return "a rank was lost before the newcomers were taken in"; }
+    };
     static constexpr const char* lost = "lost";
 
     const std::shared_ptr<detail::Group> old_;

@@ -111,27 +111,28 @@ TEST_P(Growing, without_enough_newcomers_all_are_told_the_same_and_the_group_wor
 
 TEST_P(Growing, a_newcomer_that_ended_is_not_taken_in) {
     Job job(3, [](const RankProcess& me) {
+        Store store = me.store();
+        ProcessGroup g;
         if (me.rank() == 0) {
             ProcessGroup old = first_group(me, GetParam(), 1);
-            ProcessGroup g = old.grow({.place = me.store(), .count = 1});
-            me.report(place_in(g));
-            use(g);
-            return g.destroy();
+            wait_for_newcomers(me, 1);
+            me.report("asked");
+            while (newcomers_waiting({.place = store}) > 0) std::this_thread::sleep_for(5ms);
+            store.set("ended", "");
+            g = old.grow({.place = store, .count = 1});
+        } else {
+            if (me.rank() == 2) store.wait({"ended"});
+            g = join({.place = store});
         }
-        if (me.rank() == 1) me.report("asks");
-        if (me.rank() == 2) std::this_thread::sleep_for(600ms);  // the first one is dead by then
-        ProcessGroup g = join({.place = me.store()});
         me.report(place_in(g));
         use(g);
         g.destroy();
     });
-    // The group's rank may take it in before it is killed; then all are told, and nothing hangs.
-    const auto first = job.next();
-    ASSERT_TRUE(first);
+    EXPECT_EQ(texts_of(job, 1), std::vector<std::string>{"asked"});
     job.signal(1, SIGKILL);
-    (void)job.wait(1);
-    const int zero = job.wait(0), two = job.wait(2);
-    EXPECT_TRUE(zero == 0 ? two == 0 : WIFEXITED(zero)) << zero << " " << two;
+    EXPECT_EQ(texts_of(job, 2), (std::vector<std::string>{"world.1: 0 of 2", "world.1: 1 of 2"}));
+    EXPECT_EQ(job.wait(0), 0);
+    EXPECT_EQ(job.wait(2), 0);
 }
 
 TEST_P(Growing, after_a_death_a_newcomer_takes_the_lost_rank_s_number) {
@@ -214,6 +215,51 @@ TEST_P(Growing, a_death_meanwhile_is_told_to_all_and_the_next_call_succeeds) {
     EXPECT_EQ(texts_of(job, 3), std::vector<std::string>(3, "told"));
     EXPECT_EQ(texts_of(job, 3), (std::vector<std::string>{"world.1: 0 of 3", "world.1: 1 of 3", "world.1: 2 of 3"}));
     for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(job.wait(rank) == 0, rank != 2) << rank;
+}
+
+// The newcomer that was taken in already must not wait for a plan that never comes.
+TEST_P(Growing, a_death_while_newcomers_are_awaited_is_told_to_those_that_are_taken_in) {
+    Job job(4, [](const RankProcess& me) {
+        if (me.rank() == 2) {
+            try {
+                (void)join({.place = me.store()});
+                throw std::runtime_error("a group that was lost took it in");
+            } catch (const Timeout&) {
+                me.report("told");
+            }
+        }
+        if (me.rank() >= 2) {
+            if (me.rank() == 3) std::this_thread::sleep_for(900ms);
+            ProcessGroup g = join({.place = me.store()});
+            use(g);
+            me.report(std::to_string(g.size()));
+            return g.destroy();
+        }
+        ProcessGroup old = first_group(me, GetParam(), 2);
+        if (me.rank() == 0) wait_for_newcomers(me, 1);
+        barrier({.group = old});
+        me.report("grows");
+        ProcessGroup g = old.grow({.place = me.store(), .count = 2});
+        old.destroy();
+        use(g);
+        me.report(std::to_string(g.size()));
+        g.destroy();
+    });
+    EXPECT_EQ(texts_of(job, 2), std::vector<std::string>(2, "grows"));
+    std::this_thread::sleep_for(300ms);
+    job.signal(1, SIGKILL);
+    EXPECT_EQ(texts_of(job, 4), (std::vector<std::string>{"3", "3", "3", "told"}));
+    for (const int rank : {0, 2, 3}) EXPECT_EQ(job.wait(rank), 0) << rank;
+}
+
+TEST(GrowingAlone, a_newcomer_that_says_late_who_it_is_is_not_passed_over) {
+    HashStore place;
+    PrefixStore room("newcomers/newcomers", place);
+    room.add("asked", 2);
+    room.set("who/2", "the second");
+    EXPECT_EQ(newcomers_waiting({.place = place}), 1);
+    room.set("who/1", "the first");
+    EXPECT_EQ(newcomers_waiting({.place = place}), 2);
 }
 
 TEST(GrowingAlone, says_what_is_wrong_with_its_arguments) {

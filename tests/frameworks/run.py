@@ -48,7 +48,7 @@ FRAMEWORKS = [
     Framework("torchrec", "torchrec: tables by table, rows and columns", "torchrec"),
     Framework("composite", "torchtitan's composition: FSDP2, tensor and sequence parallel, pipeline, DCP", "torch", ranks=8),
 ]
-#: Programs for NCCL, which compare their results themselves; what is beside their Python in build/frameworks/NAME.
+#: Programs for NCCL, which compare their results themselves. The files that they need beside their Python are in build/frameworks/NAME.
 ON_NCCL = [
     Framework("vllm", "vLLM's `PyNcclCommunicator`", "vllm", torchrun=False),
     Framework("cupy", "cupy's `NcclCommunicator`", "cupy", torchrun=False),

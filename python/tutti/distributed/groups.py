@@ -232,7 +232,7 @@ def join(place: Store, name: str = "newcomers", timeout: timedelta | None = None
         place: the store in which newcomers and the group's ranks meet; it has to outlive the ranks.
         name: tells the waiting rooms of several groups in one store apart.
         timeout: how long to wait; None: 30 minutes.
-        label: this process, in messages; "": its number and host.
+        label: this process, in the log of the rank that takes it in; "": its number and host.
 
     Returns:
         A group with the name, the timeout and the backend of the one that has grown. `adopt` brings the others' values.
