@@ -1,6 +1,6 @@
 // The backend mpi on three ranks that mpirun has started: the tests run on all of them, in the same order.
+#include "mpi_job.hpp"
 #include "support/covers.hpp"
-#include "support/job_of_mpirun.hpp"
 #include "support/message_of.hpp"
 
 #include <tutti/tutti.hpp>
@@ -24,37 +24,6 @@ namespace tutti::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-struct Job {
-    int rank = rank_of_mpirun();
-    int size = ranks_of_mpirun();
-    TCPStore store{
-        {.port = static_cast<std::uint16_t>(std::atoi(std::getenv("TUTTI_CONFORMANCE_PORT"))), .is_master = rank == 0}};
-
-    // mpirun kills the others where a process ends without MPI_Finalize, and rank 0 has the store: so each leaves when
-    // all have said how their tests have ended.
-    ~Job() {
-        try {
-            store.set("left " + std::to_string(rank), "");
-            for (int other = 0; other < size; ++other) store.wait({"left " + std::to_string(other)}, 10s);
-        } catch (const DistError&) {
-            // A test has told of its fault by now, or rank 0 has left with the store.
-        }
-    }
-
-    ProcessGroup world(const std::string& name, const std::string& backend = "mpi") {
-        return ProcessGroup(
-            {.store = PrefixStore(name, store), .rank = rank, .world_size = size, .timeout = 20s, .backend = backend});
-    }
-    void meet(const std::string& name) {  // whatever has become of the groups
-        if (store.add(name, 1) == size) store.set(name + " all", "");
-        store.wait({name + " all"});
-    }
-};
-Job& job() {
-    static Job one;
-    return one;
-}
 
 void expect_sum(const ProcessGroup& g, double expected) {
     std::vector<double> x(100'000, 1.0 + get_rank(g));
