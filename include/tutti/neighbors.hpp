@@ -95,7 +95,8 @@ struct HaloOptions {
 ///          along each dimension of `halos`. Other sizes are equal on all ranks along the dimension; the number of
 ///          inner cells may differ.
 /// halos    exchanged one after the other, in this order, each over the whole extent of the other dimensions. So after
-///          the call the corners hold the cells of diagonal neighbours, too.
+///          the call the corners hold the cells of diagonal neighbours, too. Ranks have to list equal dimensions in
+///          equal order; if neighbours differ in the first four: CollectiveMismatch.
 /// errors   InvalidArgument: a dimension that the tensor does not have, or that is listed twice; a negative width;
 ///          fewer inner cells than a halo has, as a neighbour would need cells of the next but one.
 /// cost     one message to each neighbour along a dimension, and one from it; along a dimension with one rank, copies.

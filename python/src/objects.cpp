@@ -306,11 +306,10 @@ class Rebuilder {
     nb::object record() {
         const std::string_view type = in_.text();
         const std::size_t count = in_.count();
-        nb::dict fields;
-        std::string reason = "no reason";  // of a failure
+        auto fields = nb::steal<nb::dict>(nb::handle());  // none yet, since tuples need none
+        std::string reason = "no reason";                 // of a failure
         for (std::size_t i = 0; i < count; ++i) {
             const std::string_view field = in_.field();
-            const nb::object key = name(field);  // whose bytes are text
             try {
                 const Object::Kind kind = in_.next();
                 if (kind == Object::Kind::list && type == tuple_type && field == "items" && count == 1) {
@@ -318,12 +317,15 @@ class Rebuilder {
                     in_.end_record();
                     return result;
                 }
+                if (!fields.is_valid()) fields = nb::dict();
+                const nb::object key = name(field);  // whose bytes are text
                 fields[key] = value(kind);
             } catch (const ObjectError& error) {
                 throw error.inside(field_step(type, field));
             }
         }
         in_.end_record();
+        if (!fields.is_valid()) fields = nb::dict();
         if (type == failure_type) {
             if (fields.contains("reason")) reason = nb::cast<std::string>(nb::str(nb::object(fields["reason"])));
             throw ObjectError("", "could not be sent: " + reason);

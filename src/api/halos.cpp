@@ -43,7 +43,7 @@ struct Faces {
 };
 
 // Empty faces travel too: otherwise ranks that pass different widths could wait for each other.
-void add_messages(Exchange& exchange, const TensorView& view, const LineHalo& halo) {
+void add_messages(Exchange& exchange, const TensorView& view, const LineHalo& halo, std::uint64_t earlier) {
     using detail::Channel;
     using detail::OwnMessage;
     const Group& group = *halo.line;
@@ -60,6 +60,7 @@ void add_messages(Exchange& exchange, const TensorView& view, const LineHalo& ha
                                      .dim = static_cast<std::uint64_t>(halo.dim),
                                      .low = static_cast<std::uint64_t>(halo.width.low),
                                      .high = static_cast<std::uint64_t>(halo.width.high),
+                                     .earlier = earlier,
                                      .periodic = halo.periodic};
     const auto match = [&](int peer, OwnMessage way, const TensorView& face) {
         return Exchange::Match{group.ranks().global(peer), Channel::of_message(group.index(), way),
@@ -102,10 +103,12 @@ std::shared_ptr<Exchange> make_halo_exchange(const TensorView& view, const std::
     refuse_if_recorded(name);
     check_timeout(name, timeout);
     auto exchange = std::make_shared<Exchange>(name, timeout, TensorList{view});
+    std::uint64_t earlier = 0;
     for (const LineHalo& halo : halos) {
         TUTTI_ASSERT(halo.line != nullptr);
         check_neighbor_group(name, *halo.line);
-        add_messages(*exchange, view, halo);
+        add_messages(*exchange, view, halo, earlier);
+        if (halo.dim < 64) earlier |= std::uint64_t{1} << halo.dim;
     }
     return exchange;
 }

@@ -77,10 +77,10 @@ Collective collective_of(std::uint64_t fingerprint) {
     return static_cast<Collective>(operation == graph_start ? ((fingerprint >> 36) & 16383) - 1 : operation);
 }
 
-// The terms of a message between neighbours stand where other calls have their root.
-constexpr int function_bits = 2, dim_bits = 3, width_bits = 4;
+// The terms of a message between neighbours stand where other calls have their root, and their reduce op.
+constexpr int function_bits = 2, dim_bits = 3, width_bits = 4, earlier_bits = 4;
 
-std::string describe_neighbors(unsigned terms, std::string_view dtype, std::uint64_t count) {
+std::string describe_neighbors(unsigned terms, unsigned earlier, std::string_view dtype, std::uint64_t count) {
     const auto take = [&terms](int bits) {
         const unsigned value = terms & ((1U << bits) - 1);
         terms >>= bits;
@@ -98,8 +98,12 @@ std::string describe_neighbors(unsigned terms, std::string_view dtype, std::uint
     }
     const bool periodic = take(1) != 0;
     const unsigned dim = take(dim_bits), low = take(width_bits), high = take(width_bits);
-    return fmt::format("exchange_halos along dimension {} of the tensor, widths {} and {}, {}, a face of {}",
-                       at_most(dim, dim_bits), at_most(low, width_bits), at_most(high, width_bits),
+    std::string order;
+    for (unsigned d = 0; d < earlier_bits; ++d) {
+        if ((earlier >> d & 1) != 0) order += fmt::format("{}{}", order.empty() ? ", after dimension " : " and ", d);
+    }
+    return fmt::format("exchange_halos along dimension {} of the tensor{}, widths {} and {}, {}, a face of {}",
+                       at_most(dim, dim_bits), order, at_most(low, width_bits), at_most(high, width_bits),
                        periodic ? "periodic" : "not periodic", elements);
 }
 
@@ -175,7 +179,8 @@ std::uint64_t Fingerprint::pack(const NeighborTerms& terms, DType dtype, std::ui
     bits = bits << 1 | (terms.periodic ? 1U : 0U);
     bits = bits << function_bits | static_cast<unsigned>(terms.function);
     TUTTI_ASSERT(bits > 0 && bits < 16384);
-    return pack(point_to_point, dtype, ReduceOp::Kind::sum, static_cast<int>(bits) - 1, count);
+    const auto earlier = static_cast<ReduceOp::Kind>(terms.earlier & ((1U << earlier_bits) - 1));
+    return pack(point_to_point, dtype, earlier, static_cast<int>(bits) - 1, count);
 }
 
 std::uint64_t Fingerprint::pack_graph(std::uint64_t first, std::uint64_t hash) {
@@ -202,7 +207,7 @@ std::string Fingerprint::describe(std::uint64_t f) {
                                   static_cast<unsigned>(root), count);
     }
     if (operation == point_to_point && root >= 0)
-        return describe_neighbors(static_cast<unsigned>(root) + 1, dtype, count);
+        return describe_neighbors(static_cast<unsigned>(root) + 1, static_cast<unsigned>((f >> 50) & 15), dtype, count);
     if (const char* call = object_call(operation)) {
         return fmt::format("{} of {} object{}{}", call, count, count == 1 ? "" : "s",
                            root >= 0 ? fmt::format(", root {}", root) : "");

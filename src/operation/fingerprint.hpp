@@ -38,6 +38,7 @@ struct NeighborTerms {
     enum class Function : int { exchange_halos = 1, all_to_all = 2, all_gather = 3 };
     Function function = Function::exchange_halos;
     std::uint64_t dim = 0, low = 0, high = 0;  ///< of halos: the tensor's dimension, the widths
+    std::uint64_t earlier = 0;  ///< of halos: the dimensions that the call exchanged before, a bit for each
     bool periodic = false;
 };
 
@@ -53,8 +54,8 @@ struct Fingerprint {
     /// The fingerprint of a quantised collective. `counts` also holds terms that the fingerprint only hashes (a scale,
     /// rows, different counts).
     static std::uint64_t pack(const QuantizedTerms& terms, std::span<const std::uint64_t> counts);
-    /// The fingerprint of a message of `count` elements between neighbours. Holds a dimension up to 7, and widths up
-    /// to 15.
+    /// The fingerprint of a message of `count` elements between neighbours. Holds a dimension up to 7, widths up to
+    /// 15, and of the earlier dimensions the first four.
     static std::uint64_t pack(const NeighborTerms& terms, DType dtype, std::uint64_t count);
     /// For a graph whose passes changed its collectives: replaces the fingerprint of its first collective. `hash`: a
     /// digest of all of the graph's collectives on the group.

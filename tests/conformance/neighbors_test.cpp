@@ -486,6 +486,24 @@ TEST_P(Neighbors, that_disagree_about_a_message_are_all_told_both_sides) {
         "neighbor_all_gather, a message of int32 × 3");
 }
 
+// Neither would wait for the other for ever, but corners would hold values of before.
+TEST_P(Neighbors, that_list_halos_in_another_order_are_all_told) {
+    const auto called = [](const ProcessGroup& w) {
+        const DeviceMesh mesh("cpu", RankArray::of({2, 2}, w.ranks()), {.world = w});
+        std::vector<float> block(16);
+        std::vector<Halo> halos{{.dim = 0}, {.dim = 1}};
+        exchange_halos(view(block.data(), {4, 4}), mesh, halos);
+        if (w.rank() == 3) std::ranges::reverse(halos);
+        exchange_halos(view(block.data(), {4, 4}), mesh, halos);
+        barrier({.group = w});
+    };
+    run_ranks(4, GetParam(),
+              [&](const ProcessGroup& w) {
+                  expect_words(message_of<CollectiveMismatch>([&] { called(w); }), "of the tensor, after dimension");
+              },
+              {.leave = false});
+}
+
 TEST_P(Neighbors, get_invalid_argument_before_anything_is_sent) {
     run_ranks(2, GetParam(), [](const ProcessGroup& w) {
         const DeviceMesh mesh("cpu", RankArray::of({2}, w.ranks()), {.world = w});
