@@ -127,8 +127,9 @@ test-platforms: deps  ## build and test on other distributions with other compil
 	@$(DEPS) deb
 	@tools/platforms
 
-drill: build  ## 500,000 simulated worlds (a minute), then 200 jobs in network namespaces with random faults and checked results (20 minutes; DRILL="--seed 7 --jobs 1 --worlds 0": one)
+drill: build  ## 500,000 simulated worlds (a minute), then 200 jobs in network namespaces with random faults and checked results (20 minutes; DRILL="--seed 7 --jobs 1 --worlds 0": one); then 80 trainings that lose and gain ranks (20 minutes; MEMBERS="--seed 7 --jobs 1")
 	@tests/drill/drill --build build --seconds 1200 --worlds 500000 $(DRILL)
+	@tests/drill/members --build build $(MEMBERS)
 
 fuzz: deps  ## parsers of bytes from outside under libFuzzer, a minute each (FUZZ="120 object": seconds, targets); needs clang
 	@tools/fuzz $(FUZZ)
