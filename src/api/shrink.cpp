@@ -2,7 +2,8 @@
 #include "api/arguments.hpp"
 #include "api/next_name.hpp"
 #include "core/assert.hpp"
-#include "group/survivors.hpp"
+#include "core/patience.hpp"
+#include "group/surviving.hpp"
 #include "record/call_site.hpp"
 
 #include <tutti/error.hpp>
@@ -45,9 +46,15 @@ ProcessGroup ProcessGroup::shrink(const ShrinkOptions& o) const {
     if (!world.end(fmt::format("rank {} asked for a smaller group (shrink)", world.rank())))
         throw InvalidArgument(
             fmt::format("shrink: group \"{}\" was destroyed here: expected one that is still held", old.name()));
-    detail::Survivors survivors(old, group_->next_shrink(), o.timeout.count() > 0 ? o.timeout : old.timeout(),
-                                o.patience);
-    const std::vector<int> ranks = survivors.agree();
+    const auto terms = detail::survivors_terms(old, group_->next_shrink(),
+                                               o.timeout.count() > 0 ? o.timeout : old.timeout(), o.patience);
+    const Store store = detail::store_of(old);
+    rendezvous::Survivors survivors(terms);
+    std::vector<int> ranks;
+    {
+        const Patience patience([&] { return survivors.awaited(); });
+        ranks = rendezvous::carry_out({&store, 1}, survivors.agree(), [&] { return survivors.limit(); });
+    }
     const auto own = std::ranges::find(ranks, old.rank());
     TUTTI_ASSERT(own != ranks.end() && std::ranges::is_sorted(ranks));
     std::vector<int> left_out;
@@ -57,7 +64,7 @@ ProcessGroup ProcessGroup::shrink(const ShrinkOptions& o) const {
     TUTTI_ASSERT(ranks.size() + left_out.size() == static_cast<std::size_t>(old.size()));
     const std::string who = fmt::format("{} of \"{}\"", fmt::join(old.ranks().global(ranks), ", "), old.name());
     try {
-        return ProcessGroup(detail::Group::of_all({.store = survivors.store(),
+        return ProcessGroup(detail::Group::of_all({.store = PrefixStore(terms.keys + "world", store),
                                                    .rank = static_cast<int>(own - ranks.begin()),
                                                    .world_size = static_cast<int>(ranks.size()),
                                                    .timeout = old.timeout(),

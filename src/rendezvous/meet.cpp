@@ -67,6 +67,9 @@ StoreAnswer perform(const Store& store, const StoreRequest& request, Millisecond
         case StoreRequest::compare_set: return {{backend.compare_set(key, request.expected, request.value, limit)}};
         case StoreRequest::will:
             return backend.set_will(key, request.value, limit) ? StoreAnswer{{std::string()}} : StoreAnswer{};
+        case StoreRequest::add: return {{std::to_string(backend.add(key, std::stoll(request.value), limit))}};
+        case StoreRequest::append: backend.append(key, request.value, limit); return {};
+        case StoreRequest::remove: (void)backend.delete_key(key, limit); return {};
         case StoreRequest::await:
         case StoreRequest::await_one: break;
     }

@@ -296,7 +296,8 @@ StoreTalk<Meeting::Outcome> Meeting::gather() {
         if (trouble.kind != Outcome::none) co_return co_await settle(trouble);
         if (missing_.empty()) break;
         if (deadline_.expired()) co_return co_await give_up();
-        if (terms_.check) terms_.check();
+        const Outcome absent = checked();
+        if (absent.kind != Outcome::none) co_return co_await settle(absent);
         if (!terms_.members.empty()) co_await look_for_circle();
     }
     co_return co_await settle(conclude());
@@ -365,6 +366,17 @@ Meeting::Outcome Meeting::dead_one() const {
     return outcome(Outcome::ended, rank, sentences_.ended(number_of(rank), *dead));
 }
 
+// Nothing: the caller sees no reason to end the attempt.
+Meeting::Outcome Meeting::checked() const {
+    try {
+        if (terms_.check) terms_.check();
+        return {};
+    } catch (const Absent& absent) {
+        TUTTI_ASSERT(absent.rank >= 0 && absent.rank < terms_.size);
+        return outcome(Outcome::ended, absent.rank, absent.why);
+    }
+}
+
 // The others.
 StoreTalk<Meeting::Outcome> Meeting::await_outcome() {
     TUTTI_ASSERT(terms_.rank > 0 && entered_);
@@ -375,7 +387,8 @@ StoreTalk<Meeting::Outcome> Meeting::await_outcome() {
         const StoreAnswer stands = co_await ask::await(outcome_key(), patience);
         if (stands.is_there()) co_return outcome_in(stands.value());
         if (is_late) co_return co_await give_up();
-        if (terms_.check) terms_.check();
+        const Outcome absent = checked();
+        if (absent.kind != Outcome::none) co_return co_await settle(absent);
         if (!terms_.members.empty()) co_await look_for_circle();
     }
 }

@@ -45,6 +45,11 @@ class Meeting {
         int rank = -1;
         std::string why;
     };
+    /// MeetingTerms::check may throw it: `rank` will not come. All ranks get PeerLost with the same sentence.
+    struct Absent {
+        int rank = -1;
+        std::string why;
+    };
     /// The caller's parts of the protocol.
     struct Caller {
         /// Makes this rank's card; called once the store has this rank's will.
@@ -114,6 +119,7 @@ class Meeting {
     int number_of(int rank) const;
     Outcome take(int rank, const std::string& bytes);
     Outcome dead_one() const;
+    Outcome checked() const;
     Outcome conclude() const;
     bool must_look() const { return terms_.check || !terms_.members.empty(); }
     Milliseconds left() const;
@@ -139,17 +145,8 @@ class Meeting {
 /// Performs `talk` of `meeting` in a store. `bell`: see StoreBackend::get_with_bell; may be opened meanwhile.
 template <class Result>
 Result carry_out(const Store& place, const Meeting& meeting, StoreTalk<Result> talk, const UniqueFd* bell = nullptr) {
-    TalkLine line;
-    talk.start(line);
-    while (!talk.is_over()) {
-        try {
-            line.answer = perform(place, line.request, meeting.limit(), bell == nullptr ? -1 : bell->get());
-        } catch (const std::exception&) {
-            line.error = std::current_exception();
-        }
-        talk.go_on(line);
-    }
-    return talk.result();
+    return carry_out(
+        {&place, 1}, std::move(talk), [&meeting] { return meeting.limit(); }, bell);
 }
 
 }  // namespace tutti::rendezvous

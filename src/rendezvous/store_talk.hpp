@@ -9,11 +9,14 @@
 // Threads: one at a time for each talk.
 #pragma once
 
+#include "core/unique_fd.hpp"
+
 #include <tutti/store.hpp>
 
 #include <coroutine>
 #include <exception>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,12 +30,16 @@ struct StoreRequest {
         compare_set,  ///< as Store::compare_set
         will,         ///< as StoreBackend::set_will; the answer's is_there(): whether the store has wills
         await,        ///< the values of all keys, if all are there within `patience`
-        await_one     ///< as `await`, for one key for which many ranks wait
+        await_one,    ///< as `await`, for one key for which many ranks wait
+        add,          ///< as Store::add with the number in `value`; the answer is the sum
+        append,       ///< as Store::append
+        remove        ///< as Store::delete_key
     };
     Kind kind = read;
     std::vector<std::string> keys{};
     std::string expected{}, value{};
     Milliseconds patience{0};
+    int store = 0;  ///< which one, of a talk with several
 };
 
 namespace ask {
@@ -45,6 +52,15 @@ inline StoreRequest write(std::string key, std::string value) {
 }
 inline StoreRequest compare_set(std::string key, std::string expected, std::string value) {
     return {StoreRequest::compare_set, {std::move(key)}, std::move(expected), std::move(value)};
+}
+inline StoreRequest add(std::string key, int amount) {
+    return {StoreRequest::add, {std::move(key)}, {}, std::to_string(amount)};
+}
+inline StoreRequest append(std::string key, std::string value) {
+    return {StoreRequest::append, {std::move(key)}, {}, std::move(value)};
+}
+inline StoreRequest remove(std::string key) {
+    return {StoreRequest::remove, {std::move(key)}};
 }
 inline StoreRequest will(std::string key, std::string value) {
     return {StoreRequest::will, {std::move(key)}, {}, std::move(value)};
@@ -157,5 +173,23 @@ class StoreTalk {
     explicit StoreTalk(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
     std::coroutine_handle<promise_type> handle_;
 };
+
+/// Performs a talk in real stores. `limit()`: the time limit for the current request.
+template <class Result, class Limit>
+Result carry_out(std::span<const Store> stores, StoreTalk<Result> talk, const Limit& limit,
+                 const UniqueFd* bell = nullptr) {
+    TalkLine line;
+    talk.start(line);
+    while (!talk.is_over()) {
+        try {
+            const Store& store = stores[static_cast<std::size_t>(line.request.store)];
+            line.answer = perform(store, line.request, limit(), bell == nullptr ? -1 : bell->get());
+        } catch (const std::exception&) {
+            line.error = std::current_exception();
+        }
+        talk.go_on(line);
+    }
+    return talk.result();
+}
 
 }  // namespace tutti::rendezvous

@@ -3,6 +3,7 @@
 #include "faults/leftovers.hpp"
 #include "faults/use.hpp"
 #include "support/covers.hpp"
+#include "support/forwarding_store.hpp"
 
 #include <tutti/newcomers.hpp>
 
@@ -250,6 +251,90 @@ TEST_P(Growing, a_death_while_newcomers_are_awaited_is_told_to_those_that_are_ta
     job.signal(1, SIGKILL);
     EXPECT_EQ(texts_of(job, 4), (std::vector<std::string>{"3", "3", "3", "told"}));
     for (const int rank : {0, 2, 3}) EXPECT_EQ(job.wait(rank), 0) << rank;
+}
+
+/// A newcomer's store that kills its process when it first asks for a key of a kind: an answer, a plan.
+class KillingStore final : public ForwardingStore {
+ public:
+    KillingStore(const Store& inner, std::string key)
+        : ForwardingStore(inner.backend()), inner_(inner.backend()), key_("newcomers/newcomers/" + std::move(key)) {}
+    std::string get(std::string_view key, Milliseconds timeout) override {
+        std::string value = ForwardingStore::get(key, timeout);
+        if (key.starts_with(key_)) ::raise(SIGKILL);
+        return value;
+    }
+    bool set_will(std::string_view key, std::string_view value, Milliseconds timeout) override {
+        return inner_->set_will(key, value, timeout);
+    }
+
+ private:
+    std::shared_ptr<StoreBackend> inner_;
+    std::string key_;
+};
+
+/// The ranks 0 to 2 grow by 3 and 4, and 4 is killed as soon as it has read that key. All others are told the same
+/// within a second, and those that go on do.
+void check_that_its_end_is_told(TransportKind transport, const std::string& key, bool after_a_death) {
+    Job job(6, [=](const RankProcess& me) {
+        if (me.rank() == 4) {
+            (void)join({.place = Store(std::make_shared<KillingStore>(me.store(), key)), .label = "the one that ends"});
+            return;
+        }
+        if (me.rank() >= 3) {
+            if (me.rank() == 5) Store(me.store()).wait({"told"}, 20s);
+            for (bool again = true; again;) {
+                me.report_end_of([&] {
+                    const ProcessGroup g = join({.place = me.store()});
+                    use(g);
+                    again = false;
+                });
+            }
+            return;
+        }
+        ProcessGroup old = first_group(me, transport, 3);
+        if (me.rank() == 0) wait_for_newcomers(me, 2);
+        barrier({.group = old});
+        if (after_a_death) {
+            if (me.rank() == 1) ::raise(SIGKILL);
+            try {
+                for (;;) barrier({.group = old});
+            } catch (const PeerLost&) {
+            }
+        }
+        me.report_end_of([&] { (void)old.grow({.place = me.store(), .count = 2}); });
+        if (!after_a_death) use(old);
+        if (me.rank() == 0) Store(me.store()).set("told", "");
+        me.report_end_of([&] { use(old.grow({.place = me.store(), .count = 2})); });
+    });
+    const std::size_t told = after_a_death ? 3 : 4;
+    std::vector<std::string> texts;
+    SteadyClock::time_point first = SteadyClock::time_point::max(), last{};
+    int done = 0;
+    for (const Report& r : job.collect(static_cast<int>(2 * told + 1), 20s)) {
+        if (r.code == 0) {
+            ++done;
+            continue;
+        }
+        EXPECT_EQ(r.code, static_cast<int>(ErrorCode::peer_lost)) << r.text;
+        texts.emplace_back(r.text);
+        first = std::min(first, r.at);
+        last = std::max(last, r.at);
+    }
+    ASSERT_EQ(texts.size(), told);
+    for (const std::string& text : texts) EXPECT_EQ(text, texts[0]);
+    EXPECT_NE(texts[0].find("is gone: the one that ends ended before it had joined"), std::string::npos) << texts[0];
+    EXPECT_LT(last - first, 1s);
+    EXPECT_EQ(done, static_cast<int>(told) + 1);
+}
+
+// It has no card in the new world yet, so the meeting does not see its end.
+TEST_P(Growing, a_newcomer_that_ends_between_being_taken_in_and_joining_is_named_to_all_at_once) {
+    for (const char* key : {"answer/", "plan/"}) {
+        for (const bool after_a_death : {false, true}) {
+            SCOPED_TRACE(std::string(key) + (after_a_death ? ", after a death" : ""));
+            check_that_its_end_is_told(GetParam(), key, after_a_death);
+        }
+    }
 }
 
 TEST(GrowingAlone, a_newcomer_that_says_late_who_it_is_is_not_passed_over) {
