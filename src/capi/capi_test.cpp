@@ -73,8 +73,9 @@ void run_world(int size, const std::function<void(int rank, tutti_group* group)>
 TEST(CHeader, says_the_same_in_c_as_in_cpp) {
     EXPECT_EQ(elements_of_vector_in_c(), 3);
     EXPECT_EQ(sizes_of_initialisers_in_c(), sizeof(tutti_tcp_store_options) + sizeof(tutti_init_options) +
-                                                sizeof(tutti_group_options) + sizeof(tutti_options) +
-                                                sizeof(tutti_quantized_options) + sizeof(tutti_window_options));
+                                                sizeof(tutti_group_options) + sizeof(tutti_grow_options) +
+                                                sizeof(tutti_options) + sizeof(tutti_quantized_options) +
+                                                sizeof(tutti_window_options));
     for (int dtype = 0; dtype < tutti::dtype_count; ++dtype) {
         EXPECT_EQ(tutti_dtype_size(dtype), tutti::size_of(static_cast<tutti::DType>(dtype)));
         EXPECT_EQ(tutti_dtype_name(dtype), tutti::to_string(static_cast<tutti::DType>(dtype)));
@@ -441,6 +442,65 @@ TEST(CWorlds, who_missed_the_barrier_is_named_on_rank_0) {
         }
         expect_ok(tutti_group_free(group));
     });
+}
+
+void expect_size(tutti_group* group, int expected) {
+    int size = 0;
+    expect_ok(tutti_group_size(group, &size));
+    EXPECT_EQ(size, expected);
+}
+
+TEST(CWorlds, take_newcomers_in_and_go_on_without_those_that_left) {
+    tutti_store* place = hash_store();
+    std::thread newcomer([&] {
+        tutti_group* group = nullptr;
+        expect_ok(tutti_join(place, nullptr, "the third", 20'000, &group));
+        expect_size(group, 3);
+        Vector x({0});
+        const tutti_tensor tensor = x.tensor();
+        expect_ok(tutti_group_adopt(group, &tensor, 1));
+        EXPECT_EQ(x.floats[0], 7);
+        expect_ok(tutti_destroy_process_group(group));
+    });
+    run_world(2, [&](int rank, tutti_group* group) {
+        tutti_group *grown = nullptr, *smaller = nullptr;
+        tutti_grow_options options = TUTTI_GROW_OPTIONS_INIT;
+        expect_error(tutti_group_grow(group, nullptr, &grown), TUTTI_INVALID_ARGUMENT, {"tutti_group_grow", "options"});
+        expect_error(tutti_group_grow(group, &options, &grown), TUTTI_INVALID_ARGUMENT, {"options.store"});
+        options.store = place;
+        options.count = -2;
+        expect_error(tutti_group_grow(group, &options, &grown), TUTTI_INVALID_ARGUMENT, {"options.count: -2"});
+        options.count = 1;
+        options.patience_ms = -7;
+        expect_error(tutti_group_grow(group, &options, &grown), TUTTI_INVALID_ARGUMENT, {"options.patience_ms: -7"});
+        options.patience_ms = -1;
+        expect_ok(tutti_group_grow(group, &options, &grown));
+        expect_ok(tutti_group_free(group));
+        Vector x({static_cast<float>(7 + rank)});
+        const tutti_tensor tensor = x.tensor();
+        expect_ok(tutti_group_adopt(grown, &tensor, 1));
+        EXPECT_EQ(x.floats[0], 7);
+        tutti_options barrier = TUTTI_OPTIONS_INIT;
+        barrier.group = grown;
+        expect_error(tutti_barrier(&barrier), TUTTI_PEER_LOST, {"rank 2"});
+        expect_error(tutti_group_shrink(grown, 0, -2, &smaller), TUTTI_INVALID_ARGUMENT, {"patience_ms: -2"});
+        expect_ok(tutti_group_shrink(grown, 10'000, -1, &smaller));
+        expect_size(smaller, 2);
+        int waiting = -1;
+        expect_ok(tutti_newcomers_waiting(place, nullptr, &waiting));
+        EXPECT_EQ(waiting, 0);
+        options.timeout_ms = 50;
+        options.name = "elsewhere";
+        expect_error(tutti_group_grow(smaller, &options, &group), TUTTI_TIMEOUT, {"0 of 1 newcomers came to"});
+        expect_ok(tutti_group_free(grown));
+        expect_ok(tutti_destroy_process_group(smaller));
+    });
+    newcomer.join();
+    tutti_group* group = nullptr;
+    expect_error(tutti_join(nullptr, nullptr, nullptr, 0, &group), TUTTI_INVALID_ARGUMENT, {"tutti_join", "store"});
+    expect_error(tutti_join(place, nullptr, nullptr, 20, &group), TUTTI_TIMEOUT, {"no group took this process in"});
+    expect_error(tutti_newcomers_waiting(place, nullptr, nullptr), TUTTI_INVALID_ARGUMENT, {"count"});
+    expect_ok(tutti_store_free(place));
 }
 
 }  // namespace

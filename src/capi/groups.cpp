@@ -11,11 +11,6 @@
 namespace tutti::capi {
 namespace {
 
-// The group for calls that only ask: the default group has to be there.
-ProcessGroup known(const char* f, tutti_group* group) {
-    return group == nullptr ? default_group() : group_of(f, group);
-}
-
 int rank_of(const char* f, const char* argument, std::int32_t value) {
     return number_of(f, argument, value, -1, INT32_MAX);
 }
@@ -90,34 +85,34 @@ tutti_status tutti_group_free(tutti_group* group) {
 tutti_status tutti_group_rank(tutti_group* group, int* rank) {
     return guarded(__func__, [&](const char* f) {
         int& result = out(f, "rank", rank);
-        result = known(f, group).rank();
+        result = known_group(f, group).rank();
     });
 }
 
 tutti_status tutti_group_size(tutti_group* group, int* size) {
     return guarded(__func__, [&](const char* f) {
         int& result = out(f, "size", size);
-        result = known(f, group).size();
+        result = known_group(f, group).size();
     });
 }
 
 tutti_status tutti_group_name(tutti_group* group, const char** name) {
     return guarded(__func__, [&](const char* f) {
         const char*& result = out(f, "name", name);
-        result = known(f, group).name().c_str();
+        result = known_group(f, group).name().c_str();
     });
 }
 
 tutti_status tutti_group_timeout(tutti_group* group, int64_t* timeout_ms) {
     return guarded(__func__, [&](const char* f) {
         std::int64_t& result = out(f, "timeout_ms", timeout_ms);
-        result = known(f, group).timeout().count();
+        result = known_group(f, group).timeout().count();
     });
 }
 
 tutti_status tutti_group_set_timeout(tutti_group* group, int64_t timeout_ms) {
     return guarded(__func__, [&](const char* f) {
-        ProcessGroup of = known(f, group);
+        ProcessGroup of = known_group(f, group);
         if (timeout_ms < 1) {
             throw InvalidArgument(fmt::format("{}: timeout_ms: {} ms: expected more than zero", f, timeout_ms));
         }
@@ -128,14 +123,14 @@ tutti_status tutti_group_set_timeout(tutti_group* group, int64_t timeout_ms) {
 tutti_status tutti_group_determinism(tutti_group* group, int* determinism) {
     return guarded(__func__, [&](const char* f) {
         int& result = out(f, "determinism", determinism);
-        result = static_cast<int>(known(f, group).determinism());
+        result = static_cast<int>(known_group(f, group).determinism());
     });
 }
 
 tutti_status tutti_group_hosts(tutti_group* group, int* hosts, size_t count) {
     return guarded(__func__, [&](const char* f) {
         out(f, "hosts", hosts);
-        const std::vector<int> all = known(f, group).hosts();
+        const std::vector<int> all = known_group(f, group).hosts();
         if (count != all.size()) {
             throw InvalidArgument(
                 fmt::format("{}: count: {}: expected {}, the size of the group", f, count, all.size()));
@@ -145,6 +140,6 @@ tutti_status tutti_group_hosts(tutti_group* group, int* hosts, size_t count) {
 }
 
 tutti_status tutti_group_abort(tutti_group* group, const char* reason) {
-    return guarded(__func__, [&](const char* f) { known(f, group).abort(text_or_nothing(reason)); });
+    return guarded(__func__, [&](const char* f) { known_group(f, group).abort(text_or_nothing(reason)); });
 }
 }  // extern "C"

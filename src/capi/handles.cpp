@@ -39,4 +39,8 @@ ProcessGroup group_of(const char* function, tutti_group* group) {
     return group == nullptr ? ProcessGroup() : groups().get(function, "group", group);
 }
 
+ProcessGroup known_group(const char* function, tutti_group* group) {
+    return group == nullptr ? default_group() : groups().get(function, "group", group);
+}
+
 }  // namespace tutti::capi

@@ -89,5 +89,7 @@ Handles<tutti_window, Window>& windows();
 
 /// NULL: the empty ProcessGroup, which stands for the default group.
 ProcessGroup group_of(const char* function, tutti_group* group);
+/// NULL: the default group, which has to be there.
+ProcessGroup known_group(const char* function, tutti_group* group);
 
 }  // namespace tutti::capi
