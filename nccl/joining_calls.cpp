@@ -155,16 +155,24 @@ void shrink(Communicator& parent, Communicator& made, const std::set<int>& exclu
     join_at(made, id, rank, size);
 }
 
-// The rank that has the id gives it to the others of the parent; new ranks have it already.
+// The ranks that have the id (NCCL's manual: one, RCCL's: all) give it to the others of the parent; new ranks have it
+// already.
 void grow(Communicator& parent, Communicator& made, const std::string& own_id, int size) {
     const std::string none(NCCL_UNIQUE_ID_BYTES, '\0');
-    const std::vector<std::string> ids = parent.exchange(own_id);
-    const auto given = std::ranges::count_if(ids, [&](const std::string& one) { return one != none; });
-    if (given != 1) {
-        nccl::fail(ncclInvalidUsage, given, " ranks of the communicator gave a unique id: expected exactly one");
+    std::string id = none;
+    for (const std::string& one : parent.exchange(own_id)) {
+        if (one == none || one == id) continue;
+        if (id != none)
+            nccl::fail(ncclInvalidUsage,
+                       "ranks of the communicator gave different unique ids: expected one that one of "
+                       "them has from ncclCommGetUniqueId");
+        id = one;
     }
-    const auto id = std::ranges::find_if(ids, [&](const std::string& one) { return one != none; });
-    join_at(made, nccl::from_bytes(*id), parent.rank(), size);
+    if (id == none)
+        nccl::fail(ncclInvalidUsage,
+                   "no rank of the communicator gave a unique id: expected one from "
+                   "ncclCommGetUniqueId on one rank at least");
+    join_at(made, nccl::from_bytes(id), parent.rank(), size);
 }
 
 }  // namespace

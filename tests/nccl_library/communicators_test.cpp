@@ -145,32 +145,49 @@ TEST(NcclCommunicators, that_were_revoked_can_be_split_and_nothing_else) {
     });
 }
 
-TEST(NcclCommunicators, grow_by_ranks_that_get_an_id) {
+// Two ranks become three; `gives`: which of the two give the id. Then the id is used.
+void grow_by_one(const std::function<bool(int rank)>& gives) {
     ncclUniqueId id{}, more{};
     good(ncclGetUniqueId(&id));
     std::atomic<bool> ready{false};
     on_threads(3, [&](int rank) {
-        ncclComm_t comm = nullptr, grown = nullptr;
+        ncclComm_t comm = nullptr, grown = nullptr, again = nullptr;
         if (rank < 2) good(ncclCommInitRank(&comm, 2, id, rank));
         if (rank == 1) {
             good(ncclCommGetUniqueId(comm, &more));
             ready = true;
         }
         while (!ready) std::this_thread::sleep_for(1ms);
-        const ncclUniqueId* given = rank == 0 ? nullptr : &more;
+        const ncclUniqueId* given = rank == 2 || gives(rank) ? &more : nullptr;
         good(ncclCommGrow(comm, 3, given, rank < 2 ? -1 : 2, &grown, nullptr));
         EXPECT_EQ(rank_of(grown), rank);
+        EXPECT_EQ(sum_of_ones(grown), 3);
+        const std::string said =
+            sentence(ncclInvalidUsage, ncclCommGrow(comm, 3, given, rank < 2 ? -1 : 2, &again, nullptr));
+        EXPECT_NE(said.find("came twice with one unique id"), std::string::npos) << said;
         EXPECT_EQ(sum_of_ones(grown), 3);
         good(ncclCommDestroy(grown));
         good(ncclCommDestroy(comm));
     });
 }
 
+TEST(NcclCommunicators, grow_by_ranks_that_get_an_id_which_is_good_once) {
+    grow_by_one([](int rank) { return rank == 1; });
+}
+
+TEST(NcclCommunicators, grow_also_where_every_rank_gives_the_id) {
+    grow_by_one([](int) { return true; });
+}
+
 TEST(NcclCommunicators, grow_only_by_one_id) {
     on_ranks(2, [](const NcclRank& me) {
         ncclComm_t grown = nullptr;
-        const std::string said = sentence(ncclInvalidUsage, ncclCommGrow(me.comm, 3, nullptr, -1, &grown, nullptr));
-        EXPECT_NE(said.find("0 ranks of the communicator gave a unique id"), std::string::npos) << said;
+        std::string said = sentence(ncclInvalidUsage, ncclCommGrow(me.comm, 3, nullptr, -1, &grown, nullptr));
+        EXPECT_NE(said.find("no rank of the communicator gave a unique id"), std::string::npos) << said;
+        ncclUniqueId own{};
+        good(ncclCommGetUniqueId(me.comm, &own));
+        said = sentence(ncclInvalidUsage, ncclCommGrow(me.comm, 3, &own, -1, &grown, nullptr));
+        EXPECT_NE(said.find("gave different unique ids"), std::string::npos) << said;
         EXPECT_EQ(grown, nullptr);
         sentence(ncclInvalidArgument, ncclCommGrow(me.comm, 2, nullptr, -1, &grown, nullptr));
     });
