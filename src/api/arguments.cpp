@@ -139,4 +139,20 @@ void refuse_op(const char* operation, ReduceOp::Kind op, DType dtype) {
            fmt::format("{}", fmt::join(defined, ", ")));
 }
 
+milliseconds survivors_timeout(const char* operation, milliseconds timeout, std::optional<milliseconds> patience,
+                               milliseconds of_group) {
+    constexpr milliseconds time_to_agree{5000};
+    check_timeout(operation, timeout);
+    if (!patience) return timeout.count() > 0 ? timeout : of_group;
+    if (*patience < milliseconds::zero())
+        refuse("{}: patience {} ms: expected zero or more", operation, patience->count());
+    if (timeout.count() == 0) return std::max(of_group, *patience + time_to_agree);
+    if (*patience >= timeout)
+        refuse(
+            "{}: patience {} ms is not shorter than timeout {} ms: expected it to be, as the timeout would end the "
+            "call before anybody is left out",
+            operation, patience->count(), timeout.count());
+    return timeout;
+}
+
 }  // namespace tutti::api

@@ -60,6 +60,11 @@ inline void check_timeout(const char* operation, milliseconds timeout) {
         refuse("{}: timeout {} ms: expected zero (the group's) or more", operation, timeout.count());
 }
 
+/// How long shrink and grow wait for survivors: `timeout`; zero: `of_group`, and not less than `patience` needs. Throws
+/// for negative times, and for a patience that the given timeout would cut off.
+milliseconds survivors_timeout(const char* operation, milliseconds timeout, std::optional<milliseconds> patience,
+                               milliseconds of_group);
+
 /// Throws for a view on a device that the group does not serve, unless it is host memory in the scope of a HostBytes.
 void check_unserved(const char* operation, const char* argument, const ConstTensorView& view, const Group& group);
 /// Throws if no backend of the group serves the view's device.

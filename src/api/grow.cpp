@@ -31,10 +31,12 @@ Store waiting_room(const Store& place, const std::string& name, const char* oper
     return PrefixStore("newcomers/" + name, place);
 }
 
-rendezvous::KeyExists keys_in(std::span<const Store> stores) {
-    return [stores](int store, const std::string& key) {
-        Store at = stores[static_cast<std::size_t>(store)];
-        return at.check({key});
+rendezvous::KeyReader keys_in(std::span<const Store> stores) {
+    return [stores](int store, const std::string& key) -> std::optional<std::string> {
+        const Store& at = stores[static_cast<std::size_t>(store)];
+        const auto answer = rendezvous::perform(at, rendezvous::ask::read(key), at.timeout());
+        if (!answer.is_there()) return std::nullopt;
+        return answer.value();
     };
 }
 
@@ -74,12 +76,10 @@ std::shared_ptr<detail::Group> join_new_world(const GrowthPlan& plan, int rank, 
 
 ProcessGroup ProcessGroup::grow(const GrowOptions& o) const {
     const record::CallSite site;
-    api::check_timeout("grow", o.timeout);
     if (o.count < 0) api::refuse("grow: count is {}: expected zero or more newcomers", o.count);
-    if (o.patience && *o.patience < milliseconds::zero())
-        api::refuse("grow: patience {} ms: expected zero or more", o.patience->count());
     if (!*this) api::refuse("grow: this rank has no such group: expected a group that it is in");
     const std::shared_ptr<detail::Group> old = group_;
+    const milliseconds timeout = api::survivors_timeout("grow", o.timeout, o.patience, old->timeout());
     detail::World& world = old->world();
     const std::array stores{waiting_room(o.place, o.name, "grow"), detail::store_of(*old)};
     // All ranks count their growths alike; each may ask once for survivors.
@@ -88,8 +88,7 @@ ProcessGroup ProcessGroup::grow(const GrowOptions& o) const {
         if (!world.end(fmt::format("rank {} asked for another group (grow)", world.rank())))
             api::refuse("grow: group \"{}\" was destroyed here: expected one that is still held", old->name());
     };
-    auto survivors =
-        detail::survivors_terms(*old, growth, o.timeout.count() > 0 ? o.timeout : old->timeout(), o.patience);
+    auto survivors = detail::survivors_terms(*old, growth, timeout, o.patience);
     survivors.keys = fmt::format("grow/{}/survivors/", growth);
     rendezvous::Growth talk({.place = stores[0].describe(),
                              .keys = fmt::format("grow/{}/", growth),

@@ -24,30 +24,16 @@ std::string api::next_name(const std::string& name) {
     return fmt::format("{}.{}", name.substr(0, dot), std::stoi(digits) + 1);
 }
 
-namespace {
-
-void check(const ShrinkOptions& o) {
-    if (o.timeout < milliseconds::zero()) {
-        throw InvalidArgument(
-            fmt::format("shrink: timeout {} ms: expected zero (the group's) or more", o.timeout.count()));
-    }
-    if (o.patience && *o.patience < milliseconds::zero())
-        throw InvalidArgument(fmt::format("shrink: patience {} ms: expected zero or more", o.patience->count()));
-}
-
-}  // namespace
-
 ProcessGroup ProcessGroup::shrink(const ShrinkOptions& o) const {
     const record::CallSite site;
-    check(o);
     if (!*this) throw InvalidArgument("shrink: this rank has no such group: expected a group that it is in");
     const detail::Group& old = *group_;
     detail::World& world = old.world();
+    const milliseconds timeout = api::survivors_timeout("shrink", o.timeout, o.patience, old.timeout());
     if (!world.end(fmt::format("rank {} asked for a smaller group (shrink)", world.rank())))
         throw InvalidArgument(
             fmt::format("shrink: group \"{}\" was destroyed here: expected one that is still held", old.name()));
-    const auto terms = detail::survivors_terms(old, group_->next_shrink(),
-                                               o.timeout.count() > 0 ? o.timeout : old.timeout(), o.patience);
+    const auto terms = detail::survivors_terms(old, group_->next_shrink(), timeout, o.patience);
     const Store store = detail::store_of(old);
     rendezvous::Survivors survivors(terms);
     std::vector<int> ranks;

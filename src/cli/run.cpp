@@ -28,6 +28,8 @@ namespace {
 constexpr int most_restarts = 1'000'000'000;
 constexpr std::uint16_t default_master_port = 29500;  // torchrun's and DeepSpeed's
 
+constexpr double usual_join_timeout_s = 600;  // torchrun's
+
 struct RunArguments {
     std::string ranks;  // as given
     std::string nodes, node_rank, master_addr, master_port, endpoint;
@@ -38,8 +40,8 @@ struct RunArguments {
     std::string transport;
     std::string colour = "auto";
     bool no_prefix = false;
-    std::vector<std::string> program;                         // for help alone: take_command() takes it
-    double timeout_s = 0, grace_s = 3, join_timeout_s = 600;  // 600: torchrun's
+    std::vector<std::string> program;  // for help alone: take_command() takes it
+    double timeout_s = 0, grace_s = 3, join_timeout_s = usual_join_timeout_s;
 };
 
 int count_gpus() {
@@ -171,6 +173,18 @@ void add_options(CLI::App& sub, RunArguments& a) {
     flag("--no-prefix", a.no_prefix, "pass on every byte as it is", output);
 }
 
+// Nodes join within the time of the whole job: without a word, and nothing else makes sense.
+double join_timeout_of(const RunArguments& a) {
+    if (a.timeout_s <= 0 || a.join_timeout_s <= a.timeout_s) return a.join_timeout_s;
+    if (a.join_timeout_s != usual_join_timeout_s) {
+        throw InvalidArgument(
+            fmt::format("tutti run: --join-timeout {} is longer than --timeout {}: expected the job's "
+                        "limit to be the longer one, as the nodes join within it",
+                        a.join_timeout_s, a.timeout_s));
+    }
+    return a.timeout_s;
+}
+
 launch::Options options_of(const RunArguments& a, const std::vector<std::string>& command) {
     launch::Options options;
     options.command = command;
@@ -181,7 +195,7 @@ launch::Options options_of(const RunArguments& a, const std::vector<std::string>
     if (!a.transport.empty()) options.environment.push_back("TUTTI_TRANSPORT=" + a.transport);
     if (a.timeout_s > 0) options.timeout = from_seconds(a.timeout_s);
     options.grace = from_seconds(a.grace_s);
-    options.join_timeout = from_seconds(a.join_timeout_s);
+    options.join_timeout = from_seconds(join_timeout_of(a));
     options.max_restarts = number_of({a.max_restarts, "--max-restarts"}, 0, 0, most_restarts);
     options.run_id = a.run_id;
     options.log_dir = a.log_dir;

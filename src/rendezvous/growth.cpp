@@ -19,6 +19,7 @@ namespace {
 
 /// Instead of a plan: the group has failed.
 constexpr const char* lost = "lost";
+constexpr const char* process_ended = "ended";  // a will
 constexpr const char* lost_words = "a rank was lost before the newcomers were taken in";
 
 StoreRequest in_group(StoreRequest request) {
@@ -104,7 +105,7 @@ StoreTalk<GrowthPlan> Growth::agree_with_survivors() {
     has_failed_ = true;
     terms_.end();
     const SurvivorsTerms& group = terms_.survivors;
-    const StoreRequest own_will = in_group(ask::will(gone(group.rank), lost));
+    const StoreRequest own_will = in_group(ask::will(gone(group.rank), process_ended));
     const std::function<void()> no_check;
     co_await own_will;
     Survivors survivors(group, of_group);
@@ -168,7 +169,7 @@ StoreTalk<bool> Growth::lead(std::vector<int> ranks, int count, std::string key,
     const std::string key_of_newcomers = growth_key::plan(plan_.number);
     const std::string leader_ended = encoded({.problem = "the rank that takes newcomers in ended"});
     co_await ask::will(key_of_newcomers, leader_ended);
-    co_await ask::will(growth_key::leader_gone(plan_.number), lost);
+    co_await ask::will(growth_key::leader_gone(plan_.number), process_ended);
     const bool only_waiting = count == 0 && !has_failed_;
     if (only_waiting) {
         const std::vector<std::int64_t> waiting = co_await waiting_newcomers();
@@ -232,7 +233,7 @@ std::vector<std::int64_t> Growth::places(const std::vector<int>& ranks) const {
     return all;
 }
 
-void Growth::check(const KeyExists& exists) const {
+void Growth::check(const KeyReader& read) const {
     const SurvivorsTerms& group = terms_.survivors;
     const std::exception_ptr failure = has_failed_ ? nullptr : terms_.failure();
     if (failure) {
@@ -246,9 +247,10 @@ void Growth::check(const KeyExists& exists) const {
         }
     }
     const auto see = [&](int store, const std::string& key, std::int64_t old_rank, const std::string& who_it_is) {
-        if (!exists(store, key)) return;
+        const auto how = read(store, key);
+        if (!how) return;
         const int rank = plan_.rank_of(old_rank);
-        throw Meeting::Absent{rank, fmt::format("rank {} is gone: {} ended before it had joined", rank, who_it_is)};
+        throw Meeting::Absent{rank, fmt::format("rank {} is gone: {} {} before it had joined", rank, who_it_is, *how)};
     };
     if (plan_.leader != group.rank) {
         see(place, growth_key::leader_gone(plan_.number), plan_.leader, who(static_cast<int>(plan_.leader)));

@@ -43,7 +43,7 @@ class Growth {
     /// the errors of Survivors and of the store.
     StoreTalk<GrowthPlan> agree();
     /// As MeetingTerms::check, while this rank joins the new group. Throws Meeting::Absent, or the old group's failure.
-    void check(const KeyExists& exists) const;
+    void check(const KeyReader& read) const;
     /// On the leader: the newcomers.
     const std::vector<std::string>& labels() const noexcept { return labels_; }
     Milliseconds limit() const { return late().timeout() + Milliseconds(1000); }

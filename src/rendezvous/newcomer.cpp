@@ -18,7 +18,7 @@ namespace {
 constexpr Milliseconds look_every{100};
 // Answers that are no plan's number, and the words of those that have gone.
 constexpr const char* newcomer_left = "gave up";
-constexpr const char* process_ended = "ended";
+constexpr const char* newcomer_ended = "ended";
 
 }  // namespace
 
@@ -79,8 +79,8 @@ StoreTalk<bool> Newcomer::be_taken_in() {
     const StoreAnswer number = co_await ask::add(growth_key::asked, 1);
     ticket_ = std::stoll(number.value());
     TUTTI_ASSERT(ticket_ > 0);
-    co_await ask::will(growth_key::answer(ticket_), process_ended);
-    co_await ask::will(growth_key::gone(ticket_), process_ended);
+    co_await ask::will(growth_key::answer(ticket_), newcomer_ended);
+    co_await ask::will(growth_key::gone(ticket_), newcomer_ended);
     co_await ask::write(growth_key::who(ticket_), terms_.label);
     const std::function<void()> no_check;
     const StoreRequest answer_key = ask::await(growth_key::answer(ticket_), Milliseconds(0));
@@ -114,8 +114,8 @@ StoreTalk<bool> Newcomer::give_up() {
     co_return true;
 }
 
-void Newcomer::check(const KeyExists& exists) const {
-    if (!exists(0, growth_key::leader_gone(plan_.number))) return;
+void Newcomer::check(const KeyReader& read) const {
+    if (!read(0, growth_key::leader_gone(plan_.number))) return;
     const int rank = plan_.rank_of(plan_.leader);
     throw Meeting::Absent{
         rank, fmt::format("rank {} is gone: the rank that took the newcomers in ended before it had joined", rank)};

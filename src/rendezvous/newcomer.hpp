@@ -10,13 +10,14 @@
 #include "rendezvous/store_talk.hpp"
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace tutti::rendezvous {
 
-/// Whether a key is there: `store` as StoreRequest::store.
-using KeyExists = std::function<bool(int store, const std::string& key)>;
+/// The value of a key, if it is there, without a wait. `store`: as StoreRequest::store.
+using KeyReader = std::function<std::optional<std::string>(int store, const std::string& key)>;
 
 class Newcomer {
  public:
@@ -30,7 +31,7 @@ class Newcomer {
     /// The plan of the group that takes this process in. Throws Timeout: none did, or its plan came to nothing.
     StoreTalk<GrowthPlan> come();
     /// As MeetingTerms::check, while this process joins the new group. Throws Meeting::Absent.
-    void check(const KeyExists& exists) const;
+    void check(const KeyReader& read) const;
     const GrowthPlan& plan() const noexcept { return plan_; }
     int rank() const { return plan_.rank_of_ticket(ticket_); }
     Milliseconds limit() const { return deadline_.timeout() + Milliseconds(1000); }

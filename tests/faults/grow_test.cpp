@@ -337,6 +337,55 @@ TEST_P(Growing, a_newcomer_that_ends_between_being_taken_in_and_joining_is_named
     }
 }
 
+// Nobody takes a rank that is stopped for dead. After the time limit of an operation, and the patience that the caller
+// gives, the others go on without it; when it runs again it is told so, and comes back as a newcomer.
+TEST_P(Growing, a_rank_that_was_stopped_is_left_out_after_the_patience_and_comes_back_as_a_newcomer) {
+    constexpr auto operation = 1500ms, patience = 600ms;
+    for (const int silent : {0, 2}) {
+        Job job(3, [=](const RankProcess& me) {
+            ProcessGroup old = first_group(me, GetParam(), 3);
+            std::vector<float> x(1000);
+            all_reduce(x, {.group = old});
+            me.report("running");
+            if (me.rank() == silent) ::raise(SIGSTOP);
+            const auto begin = SteadyClock::now();
+            try {
+                for (;;) all_reduce(x, {.group = old, .timeout = operation});
+            } catch (const DistError&) {
+            }
+            ProcessGroup g;
+            if (me.rank() == silent) {
+                me.report_end_of([&] { (void)old.shrink(); });
+                old.destroy();
+                g = join({.place = me.store()});
+            } else {
+                g = old.shrink({.timeout = 10s, .patience = patience});
+                const auto took = SteadyClock::now() - begin;
+                if (took < operation + patience - 100ms || took > 8s)
+                    throw std::runtime_error("left out at the wrong time");
+                old.destroy();
+                use(g);
+                me.report(place_in(g));
+                g = g.grow({.place = me.store(), .count = 1, .timeout = 15s});
+            }
+            use(g);
+            me.report(place_in(g));
+            g.destroy();
+        });
+        EXPECT_EQ(texts_of(job, 3), std::vector<std::string>(3, "running"));
+        EXPECT_EQ(texts_of(job, 2), (std::vector<std::string>{"world.1: 0 of 2", "world.1: 1 of 2"}));
+        job.signal(silent, SIGCONT);
+        const auto told = job.next(10s);
+        ASSERT_TRUE(told);
+        EXPECT_EQ(told->rank, silent);
+        EXPECT_EQ(told->code, static_cast<int>(ErrorCode::peer_lost)) << told->text;
+        EXPECT_NE(std::string(told->text).find("go on without this rank"), std::string::npos) << told->text;
+        EXPECT_EQ(texts_of(job, 3),
+                  (std::vector<std::string>{"world.2: 0 of 3", "world.2: 1 of 3", "world.2: 2 of 3"}));
+        for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(job.wait(rank), 0) << rank;
+    }
+}
+
 TEST(GrowingAlone, a_newcomer_that_says_late_who_it_is_is_not_passed_over) {
     HashStore place;
     PrefixStore room("newcomers/newcomers", place);
@@ -361,6 +410,16 @@ TEST(GrowingAlone, says_what_is_wrong_with_its_arguments) {
               "grow: place is no store: expected the one in which newcomers and ranks meet");
     EXPECT_EQ(said([&] { (void)g.grow({.place = HashStore(), .count = -1}); }),
               "grow: count is -1: expected zero or more newcomers");
+    EXPECT_EQ(
+        said([&] { (void)g.grow({.place = HashStore(), .timeout = 300ms, .patience = 2s}); }),
+        "grow: patience 2000 ms is not shorter than timeout 300 ms: expected it to be, as the timeout would end the "
+        "call before anybody is left out");
+    EXPECT_EQ(
+        said([&] { (void)g.shrink({.timeout = 2s, .patience = 2s}); }),
+        "shrink: patience 2000 ms is not shorter than timeout 2000 ms: expected it to be, as the timeout would end "
+        "the call before anybody is left out");
+    EXPECT_EQ(said([&] { (void)g.shrink({.timeout = 1ms, .patience = -1ms}); }),
+              "shrink: patience -1 ms: expected zero or more");
     EXPECT_EQ(said([&] { (void)g.grow({.place = HashStore(), .name = ""}); }),
               "grow: name is empty: expected the name of the newcomers' place");
     EXPECT_EQ(said([&] { (void)join({}); }),

@@ -30,6 +30,11 @@ class Flags(CliCase):
             self.assertIn(word, done.stderr)
         self.assertEqual(done.stdout, "")
 
+    def test_nodes_join_within_the_time_of_the_job(self):
+        self.refused("run", "-n", "1", "--timeout", "20", "--join-timeout", "30", "true",
+                     words=("--join-timeout 30 is longer than --timeout 20", "expected the job's limit"))
+        self.assertEqual(self.tutti("run", "-n", "1", "--timeout", "20", "true").returncode, 0)
+
     @rows("S14-011")
     def test_help_lists_them_all(self):
         for name in ("run", "launch"):
