@@ -64,20 +64,51 @@ std::span<const CostField> cost_fields() {
     return fields;
 }
 
+Rates rates_of(double held_bytes, const Layout& layout, const CostModel& costs) {
+    const double ranks = layout.size(), cores = costs.cores * layout.machines;
+    TUTTI_ASSERT(ranks >= 1 && cores > 0 && held_bytes >= 0);
+    Rates rates;
+    rates.crowd = std::max(1.0, ranks / cores);
+    // Beyond the cache the memory's bandwidth counts, gradually.
+    rates.beyond = std::clamp(held_bytes * rates.crowd / (2048 * costs.cache_kb), 0.0, 1.0);
+    rates.memory_us = rates.beyond / (costs.memory_copy_gbps * 1e3);
+    rates.copy_us = (1 - rates.beyond) / (costs.cache_copy_gbps * 1e3) + rates.memory_us;
+    rates.sum_us = (1 - rates.beyond) / (costs.combine_gbps * 1e3) + rates.memory_us;
+    rates.cross_us = cross_us(costs);
+    rates.signal_us = rates.crowd > 1 ? rates.crowd * costs.yield_us : 2 * costs.line_us;
+    return rates;
+}
+
+MessageCosts message_costs(const Rates& rates, double bytes, bool inside, bool pulls, const CostModel& costs) {
+    TUTTI_ASSERT(bytes >= 0 && rates.crowd >= 1);
+    if (!inside) {
+        return {.send_us = costs.tcp_send_us,
+                .receive_us = costs.tcp_receive_us,
+                .latency_us = std::max(0.0, costs.tcp_us - costs.tcp_send_us - costs.tcp_receive_us)};
+    }
+    // A rank that shares a core with others seldom runs when a message comes: it sees it when its turn comes again.
+    const double absent_us = rates.crowd > 1 ? 5 * costs.yield_us * rates.crowd : 0;
+    // A long message is announced, read with a system call, and confirmed. Ranks with cores of their own copy much
+    // longer ones through a ring; lines that the sender has written long before cost less.
+    const bool ringed = rates.crowd <= 1 && bytes < static_cast<double>(pulled_from(costs));
+    const double pulling_us = pulls && bytes >= 16384 && !ringed ? announced_us(costs) : 0;
+    const double line_us = 3 * costs.line_us;
+    return {.send_us = line_us + absent_us,
+            .receive_us = line_us + absent_us + pulling_us,
+            .latency_us = line_us,
+            .pulling_us = pulling_us,
+            .ringed = ringed};
+}
+
 double price_us(const Workload& work, const Layout& layout, const CostModel& costs) {
     const double ranks = layout.size();
     TUTTI_ASSERT(ranks >= 1);
     const double cores = costs.cores * layout.machines;
     TUTTI_ASSERT(cores > 0);
-    const double crowd = std::max(1.0, ranks / cores);  // ranks of one core
-    TUTTI_ASSERT(crowd >= 1);
-    // Beyond the cache the memory's bandwidth counts, gradually.
-    const double beyond = std::clamp(work.held * crowd / (2048 * costs.cache_kb), 0.0, 1.0);
-    TUTTI_ASSERT(beyond >= 0 && beyond <= 1);
-    const double memory_us = beyond / (costs.memory_copy_gbps * 1e3);  // a byte, more than it takes in the cache
-    const double copy_us = (1 - beyond) / (costs.cache_copy_gbps * 1e3) + memory_us;
-
-    const double sum_us = (1 - beyond) / (costs.combine_gbps * 1e3) + memory_us;
+    const Rates rates = rates_of(work.held, layout, costs);
+    const double crowd = rates.crowd, beyond = rates.beyond;
+    TUTTI_ASSERT(crowd >= 1 && beyond >= 0 && beyond <= 1);
+    const double memory_us = rates.memory_us, copy_us = rates.copy_us, sum_us = rates.sum_us;
 
     // Bytes touched again after a whole buffer has passed seldom leave the cache before there are many more of them.
     const double far_us =
@@ -85,19 +116,9 @@ double price_us(const Workload& work, const Layout& layout, const CostModel& cos
 
     const bool inside = layout.shared_memory && layout.one_host();
     const bool pulled = inside && layout.pulls;
-    // A rank that shares a core with others seldom runs when a message comes: it sees it when its turn comes again.
-    const double absent_us = crowd > 1 ? 5 * costs.yield_us * crowd : 0;
-    // A long message is announced, read with a system call, and confirmed. Ranks with cores of their own copy much
-    // longer ones through a ring; lines that the sender has written long before cost less.
     const double message_bytes = work.messages > 0 ? work.bytes / work.messages : 0;
-    TUTTI_ASSERT(message_bytes >= 0);
-    const bool ringed = inside && crowd <= 1 && message_bytes < static_cast<double>(pulled_from(costs));
-    const bool long_messages = message_bytes >= 16384 && !ringed;
-    const double pulling_us = pulled && long_messages ? announced_us(costs) : 0;
-    const double send_us = inside ? 3 * costs.line_us + absent_us : costs.tcp_send_us;
-    const double receive_us = inside ? 3 * costs.line_us + absent_us + pulling_us : costs.tcp_receive_us;
-    const double latency_us =
-        inside ? 3 * costs.line_us : std::max(0.0, costs.tcp_us - costs.tcp_send_us - costs.tcp_receive_us);
+    const MessageCosts message = message_costs(rates, message_bytes, inside, pulled, costs);
+    const auto [send_us, receive_us, latency_us, pulling_us, ringed] = message;
     // Reading another process's memory does not prefetch, and the bytes that it wrote before it gave its core away are
     // cold.
     const double slower_us = std::max(0.0, memory_us - beyond / (costs.cache_copy_gbps * 1e3));
@@ -110,7 +131,7 @@ double price_us(const Workload& work, const Layout& layout, const CostModel& cos
     const double from_us = ordinary / (costs.pull_gbps * 1e3) + (1 - ordinary) * huge_us;
     const double kernel_us = from_us + slower_us + 0.6 * memory_us;
     const double pull_us = kernel_us * crowd;
-    const double crossing_us = cross_us(costs);
+    const double crossing_us = rates.cross_us;
     // Such bytes lie in the cache of the rank that sends them.
     const double fresh_us = work.fresh * (1 - beyond) * crossing_us;
     const double end_us = ringed   ? copy_us + (work.one_way ? readers_part : 1) * crossing_us
@@ -137,7 +158,7 @@ double price_us(const Workload& work, const Layout& layout, const CostModel& cos
     const double most_staged = work.most_copied * copy_us + work.most_summed * sum_us + work.most_pulled * kernel_us;
     const double all_staged = work.copied * copy_us + work.summed * sum_us + work.pulled * kernel_us;
     const double staged = std::max(most_staged, all_staged / std::min(ranks, cores)) + work.crossing * crossing_us;
-    const double signal_us = crowd > 1 ? crowd * costs.yield_us : 2 * costs.line_us;
+    const double signal_us = rates.signal_us;
     // A rank that waits for no other begins its next call: depth is hidden in part.
     // With a core of its own a rank that waits for the others loses a moment; without, they have to be woken.
     const double meeting_us = crowd > 1 ? costs.wake_us : 0;

@@ -61,6 +61,30 @@ std::optional<Workload> work_of(const Layout& layout, Collective collective, std
 inline constexpr std::uint64_t least_pulled_from = std::uint64_t{48} << 10, most_pulled_from = std::uint64_t{128} << 10;
 std::uint64_t pulled_from(const CostModel& costs);
 
+/// What bytes cost a core, in microseconds a byte, and how many ranks share one. For the formulas, and for plays of
+/// schedules (step_cost.hpp).
+struct Rates {
+    double crowd = 1;      ///< ranks of one core
+    double beyond = 0;     ///< the share of bytes that the cache does not hold
+    double memory_us = 0;  ///< of `beyond`, by the memory's bandwidth
+    double copy_us = 0;
+    double sum_us = 0;     ///< of a result of two inputs
+    double cross_us = 0;   ///< from one core's cache into another's, in addition
+    double signal_us = 0;  ///< until a rank has seen a publication; not a byte
+};
+/// `held_bytes`: of one rank's buffers and scratch.
+Rates rates_of(double held_bytes, const Layout& layout, const CostModel& costs);
+
+/// What a message costs beside its bytes, in microseconds.
+struct MessageCosts {
+    double send_us = 0, receive_us = 0;  ///< the work of the cores
+    double latency_us = 0;               ///< the way between
+    double pulling_us = 0;               ///< the part of receive_us for the system call that reads a long message
+    bool ringed = false;                 ///< copied through a ring in shared memory
+};
+/// `inside`: between ranks that share memory; `pulls`: the kernel copies long messages between these.
+MessageCosts message_costs(const Rates& rates, double bytes, bool inside, bool pulls, const CostModel& costs);
+
 /// The predicted microseconds of a workload.
 double price_us(const Workload& work, const Layout& layout, const CostModel& costs);
 

@@ -57,14 +57,11 @@ std::string prices(const Layout& layout, const Request& request, const CostModel
 
 }  // namespace
 
-std::vector<Schedule> schedules_of(const Layout& layout, Request request) {
-    std::vector<Schedule> schedules;
+std::vector<Schedule> schedules_of(const Layout& layout, const Request& request) {
     TUTTI_ASSERT(layout.size() >= 1 && request.element_bytes > 0);
-    for (request.rank = 0; request.rank < layout.size(); ++request.rank) {
-        if (request.even && traits_of(request.collective).exchanges())
-            set_even_blocks(request, layout.size(), request.largest_count.value());
-        schedules.push_back(plan(layout, request));
-    }
+    Plans plans(layout, request);
+    std::vector<Schedule> schedules;
+    for (Rank rank = 0; rank < layout.size(); ++rank) schedules.push_back(plans.of(rank));
     return schedules;
 }
 

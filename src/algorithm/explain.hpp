@@ -15,7 +15,7 @@ namespace tutti::algorithm {
 std::string explain(const Layout& layout, const Request& request, const std::string& source);
 
 /// The schedules of all ranks for a request.
-std::vector<schedule::Schedule> schedules_of(const Layout& layout, Request request);
+std::vector<schedule::Schedule> schedules_of(const Layout& layout, const Request& request);
 
 /// The schedules of all ranks for a request, and their contract, for the smallest count that can express them. Named
 /// "my_ring" if the algorithm is "ring", so that a user may change and run them (TUTTI_SCHEDULE); without the in-place

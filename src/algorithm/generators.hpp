@@ -42,6 +42,8 @@ struct HostTopology {
     int leading_root = 0;  ///< the host of the root; a position in `leaders`
     bool even = false;     ///< all hosts have equally many ranks, so that each position has a complete rail
     HostTopology(const std::vector<int>& host_of, Rank me, Rank root);
+    /// The same hosts and root as rank `me` sees them.
+    void move_to(const std::vector<int>& host_of, Rank me);
     bool leads() const { return inside.me == leader; }
 };
 

@@ -25,26 +25,31 @@ HostTopology::HostTopology(const std::vector<int>& host_of, Rank me, Rank root) 
     TUTTI_ASSERT(me >= 0 && static_cast<std::size_t>(me) < host_of.size() && root >= 0 &&
                  static_cast<std::size_t>(root) < host_of.size());
     const auto host = [&](Rank rank) { return host_of[static_cast<std::size_t>(rank)]; };
-    const auto add = [&](RankList& list, Rank rank) {
-        if (rank == me) list.me = list.size();
-        list.ranks.push_back(rank);
-    };
     hosts.resize(static_cast<std::size_t>(*std::ranges::max_element(host_of)) + 1);
-    for (Rank rank = 0; rank < static_cast<Rank>(host_of.size()); ++rank) {
+    for (Rank rank = 0; rank < static_cast<Rank>(host_of.size()); ++rank)
         hosts[static_cast<std::size_t>(host(rank))].push_back(rank);
-        if (host(rank) == host(me)) add(inside, rank);
-    }
-    leaders.me = rail.me = -1;
-    for (const auto& ranks : hosts) {
-        add(leaders, host(root) == host(ranks.front()) ? root : ranks.front());
-        if (ranks.size() > static_cast<std::size_t>(inside.me)) add(rail, ranks[static_cast<std::size_t>(inside.me)]);
-    }
-    const Rank mine = leaders.rank(host(me));
-    leader = static_cast<int>(std::ranges::find(inside.ranks, mine) - inside.ranks.begin());
+    for (const auto& ranks : hosts) leaders.ranks.push_back(host(root) == host(ranks.front()) ? root : ranks.front());
     leading_root = host(root);
     even = std::ranges::all_of(hosts, [&](const auto& ranks) { return ranks.size() == hosts.front().size(); });
-    TUTTI_ASSERT(leaders.size() == static_cast<int>(hosts.size()) && leader >= 0 && leader < inside.size());
-    TUTTI_ASSERT(!even || rail.size() == leaders.size());
+    TUTTI_ASSERT(leaders.size() == static_cast<int>(hosts.size()));
+    move_to(host_of, me);
+}
+
+void HostTopology::move_to(const std::vector<int>& host_of, Rank me) {
+    TUTTI_ASSERT(me >= 0 && static_cast<std::size_t>(me) < host_of.size());
+    const int host = host_of[static_cast<std::size_t>(me)];
+    inside.ranks = hosts[static_cast<std::size_t>(host)];
+    const auto position = std::ranges::find(inside.ranks, me) - inside.ranks.begin();
+    inside.me = static_cast<int>(position);
+    leader = static_cast<int>(std::ranges::find(inside.ranks, leaders.rank(host)) - inside.ranks.begin());
+    leaders.me = leads() ? host : -1;
+    rail.ranks.clear();
+    for (const auto& ranks : hosts) {
+        if (std::ssize(ranks) <= position) continue;
+        rail.ranks.push_back(ranks[static_cast<std::size_t>(position)]);
+        if (rail.ranks.back() == me) rail.me = rail.size() - 1;
+    }
+    TUTTI_ASSERT(leader >= 0 && leader < inside.size() && (!even || rail.size() == leaders.size()));
 }
 
 namespace hosts {

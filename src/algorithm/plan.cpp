@@ -147,15 +147,9 @@ Found find(const Context& c) {
     return c.layout.tuning.costs && !c.request.symmetric ? by_cost(c, *c.layout.tuning.costs, usual) : usual;
 }
 
-}  // namespace
-
-schedule::Schedule plan(const Layout& layout, const Request& request) {
-    TUTTI_ASSERT(layout.size() >= 1 && request.rank >= 0 && request.rank < layout.size());
-    TUTTI_ASSERT(!traits_of(request.collective).is_rooted() || (request.root >= 0 && request.root < layout.size()));
-    TUTTI_ASSERT(!traits_of(request.collective).has_blocks() ||
-                 request.counts.size() == static_cast<std::size_t>(layout.size()));
-    const Context context(layout, request);
-    const Found found = find(context);
+schedule::Schedule planned(const Context& context, const Found& found) {
+    const Layout& layout = context.layout;
+    const Request& request = context.request;
     TUTTI_ASSERT((found.row != nullptr) != (found.user != nullptr));
     Builder builder{std::string(found.name())};
     if (found.row != nullptr) found.row->generate(builder, context);
@@ -173,6 +167,49 @@ schedule::Schedule plan(const Layout& layout, const Request& request) {
     }
     TUTTI_ASSERT(schedule.in_place == (schedule.otherwise != nullptr));
     return schedule;
+}
+
+}  // namespace
+
+schedule::Schedule plan(const Layout& layout, const Request& request) {
+    TUTTI_ASSERT(layout.size() >= 1 && request.rank >= 0 && request.rank < layout.size());
+    TUTTI_ASSERT(!traits_of(request.collective).is_rooted() || (request.root >= 0 && request.root < layout.size()));
+    TUTTI_ASSERT(!traits_of(request.collective).has_blocks() ||
+                 request.counts.size() == static_cast<std::size_t>(layout.size()));
+    const Context context(layout, request);
+    return planned(context, find(context));
+}
+
+struct Plans::State {
+    State(const Layout& layout, Request q) : request(std::move(q)), context(layout, request) {
+        const Found found = find(context);
+        row = found.row;
+        user = found.user;
+    }
+    Request request;
+    Context context;
+    const Algorithm* row = nullptr;  // of the two one
+    const UserSchedule* user = nullptr;
+};
+
+Plans::Plans(const Layout& layout, Request request) {
+    TUTTI_ASSERT(!traits_of(request.collective).exchanges() || (request.even && request.largest_count));
+    request.rank = 0;
+    state_ = std::make_unique<State>(layout, std::move(request));
+}
+
+Plans::~Plans() = default;
+
+std::string_view Plans::algorithm() const noexcept {
+    return Found{state_->row, {}, state_->user}.name();
+}
+
+schedule::Schedule Plans::of(Rank rank) {
+    Request& q = state_->request;
+    TUTTI_ASSERT(rank >= 0 && rank < state_->context.layout.size());
+    q.rank = state_->context.all.me = rank;
+    if (traits_of(q.collective).exchanges()) set_even_blocks(q, state_->context.layout.size(), *q.largest_count);
+    return planned(state_->context, {state_->row, {}, state_->user});
 }
 
 std::vector<SlotSizes> slot_sizes(const Layout& layout, Collective collective,

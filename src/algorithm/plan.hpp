@@ -6,14 +6,33 @@
 #include "algorithm/request.hpp"
 #include "schedule/schedule.hpp"
 
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti::algorithm {
 
 /// The schedule of `request.rank`. Every rank of the group gets matching schedules from matching requests.
 schedule::Schedule plan(const Layout& layout, const Request& request);
+
+/// plan() for many ranks of one call: what does not depend on the rank is found once. Not for several threads; a thread
+/// has its own.
+class Plans {
+ public:
+    /// `request.rank` does not count; the blocks of an exchange are even (Request::even). The layout outlives this.
+    Plans(const Layout& layout, Request request);
+    ~Plans();
+    Plans(const Plans&) = delete;
+    Plans& operator=(const Plans&) = delete;
+    std::string_view algorithm() const noexcept;
+    schedule::Schedule of(Rank rank);
+
+ private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
 
 struct Choice {
     std::string algorithm;

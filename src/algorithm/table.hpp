@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -50,9 +51,13 @@ struct Context {
         std::ranges::sort(hosts);
         return std::ranges::adjacent_find(hosts) != hosts.end();
     }
-    HostTopology topology() const {
+    const HostTopology& topology() const {
         const bool rooted = request.collective == Collective::broadcast || request.collective == Collective::reduce;
-        return {layout.host_of, request.rank, rooted ? request.root : 0};
+        if (!topology_)
+            topology_.emplace(layout.host_of, all.me, rooted ? request.root : 0);
+        else if (topology_->inside.rank(topology_->inside.me) != all.me)
+            topology_->move_to(layout.host_of, all.me);
+        return *topology_;
     }
     /// Few enough bytes for leaders to send each other everything.
     bool exchange() const {
@@ -60,6 +65,9 @@ struct Context {
                request.count * request.element_bytes * topology().hosts.size() <= 65536;
     }
     bool rails() const { return hierarchical() && topology().even; }
+
+ private:
+    mutable std::optional<HostTopology> topology_;  // of the rank that asked last
 };
 
 /// The count that the limits apply to: of the buffer, or of the largest block.

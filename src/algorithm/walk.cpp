@@ -1,5 +1,6 @@
 #include "algorithm/walk.hpp"
 
+#include "algorithm/step_cost.hpp"
 #include "core/assert.hpp"
 
 #include <algorithm>
@@ -11,29 +12,27 @@
 namespace tutti::algorithm {
 namespace {
 
-using schedule::Buffer;
-using schedule::Chunk;
 using schedule::Operand;
 using schedule::Schedule;
 using schedule::Step;
 using schedule::StepKind;
 
+double most_held(const std::vector<Schedule>& schedules, std::uint64_t element_bytes) {
+    double held = 0;
+    for (const Schedule& s : schedules) held = std::max(held, held_bytes(s, element_bytes));
+    return held;
+}
+
 class Walk {
  public:
     Walk(const std::vector<Schedule>& schedules, const Layout& layout, std::uint64_t element_bytes,
          const CostModel& costs)
-        : schedules_(schedules), layout_(layout), element_bytes_(element_bytes), costs_(costs) {
-        std::uint64_t held = 0;
-        for (const Schedule& s : schedules) {
-            Walker& walker = walkers_.emplace_back();
-            walker.done.resize(s.steps.size());
-            held = std::max(held, s.of(Buffer::input).used_end + s.of(Buffer::output).used_end + scratch_count(s));
-        }
-        crowd_ = std::max(1.0, layout.size() / (costs.cores * layout.machines));
-        const bool cached = static_cast<double>(held * element_bytes_) * crowd_ <= 1024 * costs.cache_kb;
-        copy_gbps_ = cached ? costs.cache_copy_gbps : costs.memory_copy_gbps;
-        combine_gbps_ = cached ? costs.combine_gbps : std::min(costs.combine_gbps, costs.memory_copy_gbps);
-        TUTTI_ASSERT(walkers_.size() == schedules.size() && crowd_ >= 1);
+        : schedules_(schedules),
+          layout_(layout),
+          element_bytes_(element_bytes),
+          costs_(layout, costs, most_held(schedules, element_bytes)) {
+        for (const Schedule& s : schedules) walkers_.emplace_back().done.resize(s.steps.size());
+        TUTTI_ASSERT(walkers_.size() == schedules.size());
         TUTTI_ASSERT(schedules.size() == static_cast<std::size_t>(layout.size()));
     }
 
@@ -84,7 +83,7 @@ class Walk {
                 continue;
             }
             const double begin = std::max(walker.now, *ready);
-            walker.now = begin + crowd_ * busy_us(rank, step);
+            walker.now = begin + costs_.rates().crowd * busy_us(rank, step);
             walker.done[i] = Span{begin, walker.now};
             TUTTI_ASSERT(walker.now >= *ready);
             if (step.kind == StepKind::publish || step.kind == StepKind::signal)
@@ -109,7 +108,7 @@ class Walk {
         const auto wait_for = [&](Rank peer) {
             const auto found = published_.find({peer, step.round});
             if (found == published_.end()) return false;
-            ready = std::max(ready, found->second + 2 * costs_.line_us);
+            ready = std::max(ready, found->second + costs_.rates().signal_us);
             return true;
         };
         const bool waits = step.kind == StepKind::read || step.kind == StepKind::wait;
@@ -132,71 +131,30 @@ class Walk {
         return ready;
     }
 
-    bool near(Rank a, Rank b) const {
-        TUTTI_ASSERT(a >= 0 && a < layout_.size() && b >= 0 && b < layout_.size());
-        const auto& host = layout_.host_of;
-        return layout_.shared_memory && host[static_cast<std::size_t>(a)] == host[static_cast<std::size_t>(b)];
-    }
-
-    double bytes_of(const Schedule& s, const Chunk& chunk) const {
-        return static_cast<double>(schedule::bytes_of(s, chunk, element_bytes_));
-    }
-    double bytes_of(const Schedule& s, const Step& step) const {
-        double bytes = 0;
-        for (const Operand& operand : operands_of(s, step)) bytes += bytes_of(s, operand.chunk);
-        return bytes;
-    }
-
-    // The time for which the step keeps the rank's core.
-    double busy_us(Rank rank, const Step& step) const {
+    StepCosts::Message message(Rank rank, const Step& step) const {
         const Schedule& s = schedules_[static_cast<std::size_t>(rank)];
-        const double target = bytes_of(s, step.target) / 1e3;
-        const double operands = bytes_of(s, step) / 1e3;
-        const double inputs = std::max(1.0, step.operand_count - 1.0);
-        switch (step.kind) {
-            case StepKind::encode:  // about as quick as numbers are combined
-            case StepKind::decode: return std::max(target, operands) / combine_gbps_;
-            case StepKind::decode_add: return target * step.operand_count / combine_gbps_;
-            case StepKind::magnitudes: return operands / combine_gbps_;
-            case StepKind::largest:
-            case StepKind::convert:
-            case StepKind::copy: return std::max(target, operands) / copy_gbps_;
-            case StepKind::call:
-            case StepKind::combine: return target * inputs / combine_gbps_;
-            case StepKind::meet: return 2 * costs_.line_us;
-            case StepKind::publish: return operands / copy_gbps_ + costs_.line_us;
-            case StepKind::get:
-            case StepKind::put:
-            case StepKind::read: return std::max(target, operands) / costs_.share_gbps;
-            case StepKind::read_combine: return target * inputs / std::min(combine_gbps_, costs_.share_gbps);
-            case StepKind::send:
-                return near(rank, step.peer) ? 3 * costs_.line_us + operands / copy_gbps_
-                                             : costs_.tcp_send_us + operands / costs_.tcp_gbps;
-            case StepKind::receive:
-            case StepKind::receive_combine: {
-                const double sum = step.kind == StepKind::receive ? 0 : target / combine_gbps_;
-                return near(rank, step.peer) ? 3 * costs_.line_us + target / costs_.share_gbps + sum
-                                             : costs_.tcp_receive_us + sum;
-            }
-            case StepKind::signal: return costs_.line_us;
-            case StepKind::wait:
-            case StepKind::release:
-            case StepKind::settle: return 0;
-        }
-        return 0;
+        const double bytes = step.kind == StepKind::send
+                                 ? operand_bytes(s, step, element_bytes_)
+                                 : static_cast<double>(bytes_of(s, step.target, element_bytes_));
+        return costs_.message(bytes, costs_.near(rank, step.peer));
+    }
+
+    // The time for which the step keeps the rank's core. A receiver copies while the sender does.
+    double busy_us(Rank rank, const Step& step) const {
+        const double work = costs_.work_us(schedules_[static_cast<std::size_t>(rank)], step, element_bytes_);
+        if (step.kind == StepKind::send) return message(rank, step).send_us + message(rank, step).send_bytes_us;
+        if (!schedule::receives(step.kind)) return work;
+        const StepCosts::Message m = message(rank, step);
+        return m.receive_us + work + (costs_.near(rank, step.peer) ? m.receive_bytes_us : 0);
     }
 
     // From the end of a send to its arrival.
-    double way_us(Rank rank, const Step& step) const {
-        return near(rank, step.peer) ? 3 * costs_.line_us
-                                     : std::max(0.0, costs_.tcp_us - costs_.tcp_send_us - costs_.tcp_receive_us);
-    }
+    double way_us(Rank rank, const Step& step) const { return message(rank, step).latency_us; }
 
     const std::vector<Schedule>& schedules_;
     const Layout& layout_;
     std::uint64_t element_bytes_;
-    const CostModel& costs_;
-    double crowd_ = 1, copy_gbps_ = 1, combine_gbps_ = 1;
+    StepCosts costs_;
     std::vector<Walker> walkers_;
     std::map<std::pair<Rank, std::uint32_t>, double> published_;  // and signalled, by rank and round
     std::map<Lane, std::vector<double>> arrivals_;
