@@ -1,0 +1,70 @@
+#include "simulate/answer.hpp"
+
+#include "algorithm/cost.hpp"
+#include "algorithm/plan.hpp"
+#include "algorithm/table.hpp"
+#include "core/assert.hpp"
+#include "rendezvous/tree.hpp"
+
+#include <algorithm>
+#include <queue>
+
+namespace tutti::simulate {
+namespace {
+
+// News of a death: those beside the dead in the tree of lifelines see its connections end; everyone passes them on.
+std::vector<double> told_of_death(int ranks, const Conditions::Kill& kill, double hop_us) {
+    std::vector<std::vector<Rank>> beside(static_cast<std::size_t>(ranks));
+    for (Rank rank = 1; rank < ranks; ++rank) {
+        const Rank parent = rendezvous::parent_of(rank);
+        beside[static_cast<std::size_t>(rank)].push_back(parent);
+        beside[static_cast<std::size_t>(parent)].push_back(rank);
+    }
+    std::vector<double> told(static_cast<std::size_t>(ranks), never);
+    told[static_cast<std::size_t>(kill.rank)] = kill.us;
+    std::queue<Rank> next({kill.rank});
+    for (; !next.empty(); next.pop()) {
+        for (const Rank rank : beside[static_cast<std::size_t>(next.front())]) {
+            double& when = told[static_cast<std::size_t>(rank)];
+            if (when < never) continue;
+            when = told[static_cast<std::size_t>(next.front())] + hop_us;
+            next.push(rank);
+        }
+    }
+    TUTTI_ASSERT(std::ranges::max(told) < never);  // it is a tree
+    return told;
+}
+
+}  // namespace
+
+algorithm::CostModel costs_of(const Question& question) {
+    algorithm::CostModel costs = question.costs;
+    if (question.network.us >= 0) costs.tcp_us = costs.tcp_send_us + question.network.us + costs.tcp_receive_us;
+    return costs;
+}
+
+Answer answer(const Question& question, const Progress& progress) {
+    const algorithm::Layout& layout = question.layout;
+    const algorithm::Request& request = question.request;
+    TUTTI_ASSERT(layout.size() >= 1 && std::ranges::is_sorted(layout.host_of));
+    const algorithm::CostModel model = costs_of(question);
+    const double held =
+        algorithm::held_bytes(algorithm::Plans(layout, request).of(request.root), request.element_bytes);
+    const algorithm::StepCosts costs(layout, model, held);
+    Conditions conditions = question.conditions;
+    if (conditions.kill) conditions.told_us = told_of_death(layout.size(), *conditions.kill, model.tcp_us);
+    const Cast cast = cast_of(layout, request, costs, question.network, !conditions.usual());
+    Answer answer{.algorithm = cast.algorithm, .words = cast.words, .played = cast.played, .exact = cast.exact};
+    answer.steps = cast.steps;
+    answer.play = play(cast, layout, model, costs, question.network, conditions, progress);
+    answer.told_us = conditions.told_us;
+    for (const Moment& moment : answer.play.path)
+        answer.path_kinds.push_back(cast.program(moment.rank).ops[moment.op].kind);
+    const algorithm::Context context(layout, request);
+    answer.formula_us = algorithm::predicted_us(layout, request.collective, cast.algorithm,
+                                                algorithm::decisive_count(request) * request.element_bytes,
+                                                context.tile() * request.element_bytes, model);
+    return answer;
+}
+
+}  // namespace tutti::simulate

@@ -1,0 +1,36 @@
+// Answer: what a collective would do on a machine: who is played, when ranks are done, what they waited for.
+#pragma once
+
+#include "simulate/player.hpp"
+
+#include <optional>
+#include <string>
+
+namespace tutti::simulate {
+
+struct Question {
+    algorithm::Layout layout;  ///< of equal hosts, whose ranks are in order
+    algorithm::Request request;
+    algorithm::CostModel costs;
+    Network network;
+    Conditions conditions;  ///< without told_us
+};
+
+struct Answer {
+    std::string algorithm, words;  ///< Cast::algorithm, Cast::words
+    int played = 0;
+    bool exact = true;
+    std::uint64_t steps = 0;
+    Played play;
+    std::optional<double> formula_us;  ///< by algorithm/cost.hpp, which knows no links
+    std::vector<double> told_us;       ///< with a kill: when each rank hears of it; the dead one: when it dies
+    std::vector<schedule::StepKind> path_kinds;  ///< of the steps of Played::path
+};
+
+/// Throws InvalidArgument for a play that is too large (cast_of), and as algorithm::plan.
+Answer answer(const Question& question, const Progress& progress = {});
+
+/// The costs of the question's hosts behind its network: tcp_us is the network's latency and the work of the cores.
+algorithm::CostModel costs_of(const Question& question);
+
+}  // namespace tutti::simulate

@@ -1,0 +1,194 @@
+#include "simulate/cast.hpp"
+
+#include "algorithm/plan.hpp"
+#include "core/assert.hpp"
+
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <map>
+#include <thread>
+
+namespace tutti::simulate {
+namespace {
+
+using algorithm::Layout;
+using algorithm::Plans;
+using algorithm::Request;
+using algorithm::StepCosts;
+
+// The node that has the subtree of `me` and the same place below its parent, nearest to the root. The nodes are
+// relative to the root.
+int twin_in_tree(int me, int size, int radix) {
+    for (int distance = 1; distance < size; distance *= radix) {
+        if (const int digit = me / distance % radix; digit != 0)
+            return me + distance <= size ? digit * distance : me;  // beyond the end there is less than a subtree
+    }
+    return me;
+}
+
+int radix_of(std::string_view algorithm) {
+    return algorithm == "binomial" ? 2 : algorithm == "knomial" ? 4 : 0;
+}
+
+// Generates and compiles programs, on two threads where there are several.
+class Playwright {
+ public:
+    Playwright(const Layout& layout, const Request& request, const StepCosts& costs)
+        : layout_(layout), request_(request), costs_(costs) {}
+
+    std::vector<Program> write(const std::vector<Rank>& ranks) {
+        std::vector<Program> programs(ranks.size());
+        const std::size_t writers = ranks.size() < 4 ? 1 : 2;
+        std::array<std::exception_ptr, 2> errors;
+        const auto write = [&](std::size_t which) {
+            try {
+                Plans plans(layout_, request_);
+                for (std::size_t i = which; i < ranks.size(); i += writers) {
+                    programs[i] = compile(plans.of(ranks[i]), ranks[i], layout_.size(), request_.element_bytes, costs_);
+                }
+            } catch (...) {
+                errors[which] = std::current_exception();
+            }
+        };
+        if (writers == 1) {
+            write(0);
+        } else {
+            std::thread second(write, 1);
+            write(0);
+            second.join();
+        }
+        for (const auto& error : errors) {
+            if (error) std::rethrow_exception(error);
+        }
+        return programs;
+    }
+
+ private:
+    const Layout& layout_;
+    const Request& request_;
+    const StepCosts& costs_;
+};
+
+// A few ranks, spread: whether they are what they are taken for.
+std::vector<Rank> witnesses(int ranks, std::size_t steps) {
+    std::vector<Rank> chosen;
+    const int count = steps > 100'000 ? 2 : 6;
+    for (int i = 1; i <= count; ++i) {
+        const auto rank = static_cast<Rank>(std::int64_t{ranks} * i / count - (i % 3 == 0 ? 1 : i));
+        if (rank > 0 && rank < ranks) chosen.push_back(rank);
+    }
+    return chosen;
+}
+
+[[noreturn]] void refuse_steps(std::uint64_t steps, const Cast& cast) {
+    throw InvalidArgument(fmt::format(
+        "--ranks {}: played whole, {} has about {} steps: expected at most {} (fewer ranks or bytes, another "
+        "--algorithm, or no --delay, --jitter, --kill, --slow-link: these need every rank)",
+        cast.ranks, cast.algorithm, steps, played_steps_max));
+}
+
+}  // namespace
+
+int repeats_after(std::string_view algorithm, Collective collective, int ranks_per_host) {
+    const auto is = [&](std::string_view name, std::initializer_list<Collective> those) {
+        return algorithm == name && std::ranges::find(those, collective) != those.end();
+    };
+    using enum Collective;
+    if (is("ring", {all_reduce, all_gather, reduce_scatter}) ||
+        is("direct", {all_reduce, all_gather, reduce_scatter}) || is("two_shot_messages", {all_reduce}) ||
+        is("bruck", {all_gather, all_to_all}) || is("pairwise", {all_to_all}) || is("dissemination", {barrier}))
+        return 1;
+    if (is("rails", {all_reduce, all_gather, reduce_scatter}) || is("hierarchical", {all_reduce, barrier}))
+        return ranks_per_host;
+    return 0;
+}
+
+Rank twin_of(std::string_view algorithm, Collective collective, int ranks, int ranks_per_host, Rank root, Rank rank) {
+    TUTTI_ASSERT(rank >= 0 && rank < ranks && ranks % ranks_per_host == 0);
+    if (const int period = repeats_after(algorithm, collective, ranks_per_host); period > 0) return rank % period;
+    const bool passes = collective == Collective::broadcast || collective == Collective::reduce;
+    const bool collects = collective == Collective::gather || collective == Collective::scatter;
+    const int behind = (rank - root + ranks) % ranks;
+    if (const int radix = radix_of(algorithm); radix > 0 && (passes || collects))
+        return (twin_in_tree(behind, ranks, radix) + root) % ranks;
+    if (algorithm == "chain" && collective == Collective::broadcast)
+        return behind > 0 && behind < ranks - 1 ? (1 + root) % ranks : rank;
+    // Leaders are the nodes of a tree; the ranks that they lead are alike on all hosts.
+    if (algorithm == "hierarchical" && passes && root % ranks_per_host == 0) {
+        const int position = rank % ranks_per_host, hosts = ranks / ranks_per_host;
+        const int host = position == 0 ? twin_in_tree(behind / ranks_per_host, hosts, 2) : 0;
+        return (host * ranks_per_host + position + root) % ranks;
+    }
+    return rank;
+}
+
+Cast cast_of(const Layout& layout, const Request& request, const StepCosts& costs, const Network& network, bool whole) {
+    Cast cast{.ranks = layout.size(), .hosts = layout.host_of.back() + 1};
+    TUTTI_ASSERT(cast.ranks % cast.hosts == 0);
+    cast.ranks_per_host = cast.ranks / cast.hosts;
+    cast.algorithm = Plans(layout, request).algorithm();
+    Playwright playwright(layout, request, costs);
+    const auto twin = [&](Rank rank) {
+        return twin_of(cast.algorithm, request.collective, cast.ranks, cast.ranks_per_host, request.root, rank);
+    };
+    const int period = repeats_after(cast.algorithm, request.collective, cast.ranks_per_host);
+    const std::int64_t classes = std::int64_t{cast.ranks_per_host} * repeats_after(network);
+    const bool by_classes = !whole && period > 0 && classes < cast.ranks;
+
+    // What is written: the twins of those that are played, and some ranks to compare with them.
+    std::map<Rank, std::uint32_t> written;
+    std::vector<Rank> ranks;
+    const auto add = [&](Rank rank) {
+        if (written.try_emplace(rank, static_cast<std::uint32_t>(ranks.size())).second) ranks.push_back(rank);
+    };
+    cast.played = by_classes ? static_cast<int>(classes) : cast.ranks;
+    for (Rank rank = 0; rank < cast.played; ++rank) add(twin(rank));
+    cast.programs = playwright.write(ranks);
+    const std::vector<Rank> tested = witnesses(cast.ranks, cast.programs.front().ops.size());
+    const std::vector<Program> theirs = playwright.write(tested);
+    const double slack = static_cast<double>(request.element_bytes);
+    Likeness least = Likeness::same;
+    for (std::size_t i = 0; i < tested.size(); ++i) {
+        const auto found = written.find(twin(tested[i]));  // else it would be written for itself
+        if (found != written.end()) least = std::max(least, likeness(theirs[i], cast.programs[found->second], slack));
+    }
+    const bool alike_all = least != Likeness::different;
+    cast.exact = least == Likeness::same;
+    if (!alike_all) {  // every rank has a schedule of its own
+        cast.played = cast.ranks;
+        const std::uint64_t expected = cast.programs.front().ops.size() * static_cast<std::uint64_t>(cast.ranks);
+        if (expected / 8 > played_steps_max) refuse_steps(expected, cast);
+        ranks.clear();
+        written.clear();
+        for (Rank rank = 0; rank < cast.ranks; ++rank) add(rank);
+        cast.programs = playwright.write(ranks);
+        cast.exact = true;
+    }
+    for (Rank rank = 0; rank < cast.played; ++rank) {
+        cast.program_of.push_back(written.at(alike_all ? twin(rank) : rank));
+        cast.steps += cast.programs[cast.program_of.back()].ops.size();
+    }
+    if (cast.steps > played_steps_max) refuse_steps(cast.steps, cast);
+
+    if (cast.whole()) {
+        cast.words = fmt::format("whole, {} ranks", cast.ranks);
+    } else {
+        cast.words = fmt::format("by classes, {} of {} ranks, each for those {} ranks further on", cast.played,
+                                 cast.ranks, cast.played);
+        if (cast.ranks % cast.played != 0) {
+            cast.exact = false;
+            cast.words += "; the last switch is taken for a full one";
+        }
+    }
+    if (alike_all && least >= Likeness::rounded) cast.words += "; their messages differ by at most one element";
+    if (least == Likeness::ordered) cast.words += ", and some of them wait for other steps: approximate";
+    if (!cast.whole() && cast.exact) cast.words += ": exact";
+    return cast;
+}
+
+}  // namespace tutti::simulate

@@ -1,0 +1,129 @@
+#include "simulate/program.hpp"
+
+#include "core/assert.hpp"
+
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+
+namespace tutti::simulate {
+namespace {
+
+using schedule::Schedule;
+using schedule::Step;
+using schedule::StepKind;
+
+class ProgramWriter {
+ public:
+    ProgramWriter(const Schedule& s, Rank rank, int ranks, std::uint64_t element_bytes,
+                  const algorithm::StepCosts& costs)
+        : schedule_(s), rank_(rank), ranks_(ranks), element_bytes_(element_bytes), costs_(costs) {}
+
+    Program write() {
+        program_.in_slots = schedule_.in_slots;
+        program_.ops.reserve(schedule_.steps.size());
+        for (const Step& step : schedule_.steps) add(step);
+        // The pairs (before, behind), sorted by `before` without moving them: count, then place.
+        for (const auto& [before, behind] : edges_) ++program_.ops[before].next_count;
+        std::uint32_t first = 0;
+        for (Op& op : program_.ops) {
+            op.first_next = first;
+            first += op.next_count;
+            op.next_count = 0;
+        }
+        program_.next.resize(first);
+        for (const auto& [before, behind] : edges_) {
+            Op& op = program_.ops[before];
+            program_.next[op.first_next + op.next_count++] = behind;
+            ++program_.ops[behind].waits;
+        }
+        return std::move(program_);
+    }
+
+ private:
+    using Index = std::uint32_t;
+    static constexpr Index none = std::numeric_limits<Index>::max();
+
+    int distance_to(Rank peer) const { return (peer - rank_ + ranks_) % ranks_; }
+
+    void add(const Step& step) {
+        const auto index = static_cast<Index>(program_.ops.size());
+        Op& op = program_.ops.emplace_back();
+        op.kind = step.kind;
+        op.round = step.round;
+        op.step = index;
+        op.work_us = static_cast<float>(costs_.work_us(schedule_, step, element_bytes_));
+        for (const std::uint32_t before : after_of(schedule_, step)) edges_.emplace_back(before, index);
+        if (step.kind == StepKind::send || schedule::receives(step.kind)) {
+            add_message(step, op, index);
+        } else if (schedule::is_shared(step.kind)) {
+            if (last_shared_ != none) edges_.emplace_back(last_shared_, index);
+            last_shared_ = index;
+            if (step.kind == StepKind::publish)
+                op.bytes = static_cast<float>(algorithm::operand_bytes(schedule_, step, element_bytes_));
+            watch(step, op);
+        }
+    }
+
+    void add_message(const Step& step, Op& op, Index index) {
+        const bool sends = step.kind == StepKind::send;
+        op.bytes = static_cast<float>(sends ? algorithm::operand_bytes(schedule_, step, element_bytes_)
+                                            : static_cast<double>(bytes_of(schedule_, step.target, element_bytes_)));
+        auto& peers = sends ? program_.to : program_.from;
+        const auto [at, is_new] =
+            (sends ? places_to_ : places_from_).try_emplace(step.peer, static_cast<Index>(peers.size()));
+        if (is_new) peers.push_back({.distance = distance_to(step.peer), .ops = {}});
+        auto& ops = peers[at->second].ops;
+        op.peer = at->second;
+        op.number = static_cast<Index>(ops.size());
+        if (!ops.empty()) edges_.emplace_back(ops.back(), index);
+        ops.push_back(index);
+    }
+
+    void watch(const Step& step, Op& op) {
+        op.first_watched = static_cast<Index>(program_.watched.size());
+        if (step.kind == StepKind::read || step.kind == StepKind::wait)
+            program_.watched.push_back(distance_to(step.peer));
+        if (step.kind == StepKind::read_combine && !schedule_.in_place) {
+            for (const schedule::Operand& operand : operands_of(schedule_, step)) {
+                if (operand.peer >= 0 && operand.peer != rank_) program_.watched.push_back(distance_to(operand.peer));
+            }
+        }
+        op.watched_count = static_cast<Index>(program_.watched.size()) - op.first_watched;
+    }
+
+    const Schedule& schedule_;
+    Rank rank_;
+    int ranks_;
+    std::uint64_t element_bytes_;
+    const algorithm::StepCosts& costs_;
+    Program program_;
+    std::vector<std::pair<Index, Index>> edges_;
+    std::unordered_map<Rank, Index> places_to_, places_from_;
+    Index last_shared_ = none;
+};
+
+}  // namespace
+
+Program compile(const Schedule& schedule, Rank rank, int ranks, std::uint64_t element_bytes,
+                const algorithm::StepCosts& costs) {
+    TUTTI_ASSERT(rank >= 0 && rank < ranks && element_bytes > 0);
+    return ProgramWriter(schedule, rank, ranks, element_bytes, costs).write();
+}
+
+Likeness likeness(const Program& a, const Program& b, double slack) {
+    if (a == b) return Likeness::same;
+    if (a.ops.size() != b.ops.size() || a.watched != b.watched || a.to != b.to || a.from != b.from)
+        return Likeness::different;
+    bool ordered = a.next != b.next;
+    for (std::size_t i = 0; i < a.ops.size(); ++i) {
+        const Op &x = a.ops[i], &y = b.ops[i];
+        if (x.kind != y.kind || x.peer != y.peer || x.number != y.number || x.round != y.round ||
+            x.watched_count != y.watched_count || std::abs(x.bytes - y.bytes) > slack)
+            return Likeness::different;
+        ordered = ordered || x.first_next != y.first_next || x.waits != y.waits;
+    }
+    return ordered ? Likeness::ordered : Likeness::rounded;
+}
+
+}  // namespace tutti::simulate

@@ -1,0 +1,56 @@
+// Program: a rank's schedule as the player runs it: its steps with their costs, and which steps each one holds back.
+// Peers are named by their distance, so that ranks that do the same share a program. Values.
+#pragma once
+
+#include "algorithm/step_cost.hpp"
+#include "schedule/schedule.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tutti::simulate {
+
+struct Op {
+    schedule::StepKind kind = schedule::StepKind::copy;
+    std::uint32_t peer = 0;    ///< messages: in Program::to of a send, Program::from of a receive
+    std::uint32_t number = 0;  ///< messages: how many of the same peer and direction are before it
+    std::uint32_t round = 0;
+    std::uint32_t step = 0;                              ///< its number in the schedule
+    std::uint32_t first_next = 0, next_count = 0;        ///< Program::next: ops that wait for this one
+    std::uint32_t first_watched = 0, watched_count = 0;  ///< Program::watched: whose publications it needs
+    std::uint32_t waits = 0;                             ///< ops that this one waits for
+    float bytes = 0;                                     ///< of a message, or of a publication
+    float work_us = 0;
+    friend bool operator==(const Op&, const Op&) = default;
+};
+
+struct Program {
+    /// The messages to or from one rank, in order.
+    struct Peer {
+        int distance = 0;  ///< the peer's rank behind this one, modulo the number of ranks
+        std::vector<std::uint32_t> ops;
+        friend bool operator==(const Peer&, const Peer&) = default;
+    };
+    std::vector<Op> ops;
+    std::vector<std::uint32_t> next;
+    std::vector<int> watched;  ///< distances
+    std::vector<Peer> to, from;
+    bool in_slots = false;
+    friend bool operator==(const Program&, const Program&) = default;
+};
+
+/// `rank`: whose schedule it is, of `ranks`.
+Program compile(const schedule::Schedule& schedule, Rank rank, int ranks, std::uint64_t element_bytes,
+                const algorithm::StepCosts& costs);
+
+/// How much two programs differ.
+enum class Likeness {
+    same,      ///< not at all
+    rounded,   ///< messages differ by at most `slack` bytes, and work by what these cost
+    ordered,   ///< and steps wait for other steps of the same rank
+    different  ///< they have other steps
+};
+Likeness likeness(const Program& a, const Program& b, double slack);
+
+}  // namespace tutti::simulate
