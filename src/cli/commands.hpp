@@ -14,6 +14,7 @@ using namespace command;
 Command add_run(CLI::App& app, const std::vector<std::string>& command);
 Command add_launch(CLI::App& app, const std::vector<std::string>& command);
 Command add_explain(CLI::App& app);
+Command add_simulate(CLI::App& app);
 Command add_doctor(CLI::App& app);
 Command add_status(CLI::App& app);
 Command add_trace(CLI::App& app);

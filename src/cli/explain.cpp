@@ -9,12 +9,11 @@
 #include "cli/explain_quantized.hpp"
 #include "cli/manual/page.hpp"
 #include "cli/output_file.hpp"
+#include "cli/tuning.hpp"
 #include "command/requests.hpp"
-#include "core/env.hpp"
 #include "operation/planner.hpp"
 #include "transport/shm/arena.hpp"
 #include "transport/shm/peer_memory.hpp"
-#include "tune/tune.hpp"
 
 #include <tutti/dtype.hpp>
 #include <tutti/error.hpp>
@@ -42,12 +41,6 @@ struct ExplainArguments {
     std::string svg;
 };
 
-// As rank 0 on this host would decide.
-algorithm::Tuning tuning_of() {
-    const tune::Setting setting = tune::setting_from_environment(tune::Files::read);
-    return tune::decided(tune::decide(setting, env::get("TUTTI_ALGORITHM").value_or(""), {tune::offer(setting, true)}));
-}
-
 // Ranks in blocks of equal size, the first hosts one more where they do not divide.
 algorithm::Layout layout_of(const ExplainArguments& a) {
     algorithm::Layout layout;
@@ -61,7 +54,7 @@ algorithm::Layout layout_of(const ExplainArguments& a) {
     layout.machines = a.hosts;
     layout.pulls = layout.shared_memory && a.hosts == 1 && transport::PeerMemory::allowed();
     if (a.transport == "tcp") std::iota(layout.host_of.begin(), layout.host_of.end(), 0);  // as if each were alone
-    layout.tuning = tuning_of();
+    layout.tuning = tuning_of_this_host();
     return layout;
 }
 
@@ -74,17 +67,6 @@ algorithm::Request request_of(const ExplainArguments& a) {
     request.rank_order = a.rank_order;
     if (!a.algorithm.empty()) request.algorithm = a.algorithm;
     return request;
-}
-
-// The source of the printed numbers.
-std::string source_of(const algorithm::Layout& layout) {
-    if (!layout.tuning.costs) return "assumed, and not asked: the table's limits choose";
-    std::string source = "measured on this host";
-    if (tune::measured_while_busy()) source += " while it was busy: later starts measure again";
-    if (layout.machines > 1) source += "; the others are assumed to be alike";
-    if (const auto missing = tune::still_missing(); !missing.empty())
-        source += fmt::format("; not measured but assumed: {}", fmt::join(missing, ", "));
-    return source;
 }
 
 // Ranks of an exchange know their own blocks alone, so they try something before its schedule. The planner, which
@@ -251,7 +233,7 @@ Command add_explain(CLI::App& app) {
             return explain_graphs({.files = a->graphs, .rank = a->rank, .svg = a->svg});
         }
         if (a->table) {
-            std::fputs(algorithm::describe_table(tuning_of().rules).c_str(), stdout);
+            std::fputs(algorithm::describe_table(tuning_of_this_host().rules).c_str(), stdout);
             return 0;
         }
         if (a->hosts < 1 || a->hosts > a->ranks) {

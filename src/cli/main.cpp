@@ -73,6 +73,7 @@ int main(int argc, char** argv) {
     commands["launch"] = add_launch(app, command);
     commands["bench"] = bench::add_bench(app);
     commands["explain"] = add_explain(app);
+    commands["simulate"] = add_simulate(app);
     commands["doctor"] = add_doctor(app);
     commands["status"] = add_status(app);
     commands["trace"] = add_trace(app);
@@ -109,7 +110,8 @@ int main(int argc, char** argv) {
     for (const auto& [name, summary] : manual::page_of(app).commands) names.push_back(name);
     if (first.empty() || (first.front() != '-' && commands.count(first) == 0))
         return fail(unknown_command(first, names));
-    if (first == "bench" || first == "explain") std::ranges::replace(arguments, "-np", "--np");  // mpirun's
+    if (first == "bench" || first == "explain" || first == "simulate")
+        std::ranges::replace(arguments, "-np", "--np");  // mpirun's
     if (first == "run" || first == "launch") command = take_command(*app.get_subcommand(first), arguments);
     std::ranges::reverse(arguments);  // as CLI11 wants them
     try {

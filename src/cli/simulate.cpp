@@ -1,0 +1,225 @@
+// tutti simulate: the schedules of a collective, played on a model of a machine.
+#include "algorithm/plan.hpp"
+#include "algorithm/select.hpp"
+#include "cli/commands.hpp"
+#include "cli/output_file.hpp"
+#include "cli/simulate_conditions.hpp"
+#include "cli/simulate_report.hpp"
+#include "cli/tuning.hpp"
+#include "command/requests.hpp"
+#include "core/assert.hpp"
+#include "simulate/goal.hpp"
+#include "simulate/picture.hpp"
+#include "transport/shm/arena.hpp"
+#include "transport/shm/peer_memory.hpp"
+
+#include <tutti/dtype.hpp>
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <numeric>
+
+namespace tutti::cli {
+namespace {
+
+constexpr int simulated_ranks_max = 1 << 20;
+
+struct SimulateArguments {
+    std::string collective, bytes = "1M", dtype = "float32", transport = "auto", algorithm, network, json, svg, goal;
+    int ranks = 2, hosts = 0, ranks_per_host = 0, root = 0;
+    double cores = 0;
+    ConditionTexts conditions;
+};
+
+int hosts_of(const SimulateArguments& a) {
+    if (a.hosts != 0 && a.ranks_per_host != 0)
+        throw InvalidArgument(
+            fmt::format("--hosts {} and --ranks-per-host {}: expected one of them", a.hosts, a.ranks_per_host));
+    const int hosts = a.hosts != 0 ? a.hosts : a.ranks_per_host != 0 ? a.ranks / a.ranks_per_host : 1;
+    if (hosts < 1 || a.ranks % hosts != 0 || (a.ranks_per_host != 0 && hosts * a.ranks_per_host != a.ranks))
+        throw InvalidArgument(fmt::format("{} {}: expected a divisor of {} (--ranks): all hosts have equally many",
+                                          a.hosts != 0 ? "--hosts" : "--ranks-per-host",
+                                          a.hosts != 0 ? a.hosts : a.ranks_per_host, a.ranks));
+    return hosts;
+}
+
+// Equal hosts, with ranks in order.
+simulate::Question question_of(const SimulateArguments& a) {
+    const int hosts = hosts_of(a), per_host = a.ranks / hosts;
+    simulate::Question question;
+    algorithm::Layout& layout = question.layout;
+    layout.host_of.resize(static_cast<std::size_t>(a.ranks));
+    for (int rank = 0; rank < a.ranks; ++rank) layout.host_of[static_cast<std::size_t>(rank)] = rank / per_host;
+    const auto shape = transport::ArenaLayout::of(per_host, a.ranks);
+    layout.shared_memory = a.transport != "tcp";
+    layout.slot_bytes = shape.slot_bytes;
+    layout.slots = shape.slots;
+    layout.machines = hosts;
+    layout.pulls = layout.shared_memory && hosts == 1 && transport::PeerMemory::allowed();
+    layout.tuning = tuning_of_this_host();
+    question.costs = layout.tuning.costs.value_or(algorithm::CostModel{});
+    if (!a.network.empty()) question.network = network_of(a.network, question.costs);
+    // Hosts that are not this one have a core for each of their ranks, unless a number is given.
+    const bool this_one = hosts == 1 && a.network.empty();
+    if (a.cores > 0)
+        question.costs.cores = a.cores;
+    else if (!this_one)
+        question.costs.cores = std::max(question.costs.cores, static_cast<double>(per_host));
+    if (layout.tuning.costs) layout.tuning.costs = simulate::costs_of(question);
+    if (a.transport == "tcp" && hosts == 1) layout.shared_memory = false;
+    question.conditions = conditions_of(a.conditions, a.ranks, hosts);
+    return question;
+}
+
+void set_request(simulate::Question& question, const SimulateArguments& a, std::uint64_t bytes,
+                 const std::string& algorithm) {
+    question.request = request_for(a.collective, bytes, dtype_from_string(a.dtype), a.ranks);
+    question.request.root = a.root;
+    question.request.algorithm.reset();
+    if (!algorithm.empty())
+        question.request.algorithm = algorithm;
+    else
+        question.request.algorithm =
+            algorithm::parse_override(question.layout.tuning.named, question.request.collective);
+}
+
+// On standard error, for plays of more than a second.
+class ProgressLine {
+ public:
+    explicit ProgressLine(std::string what) : what_(std::move(what)) {}
+    ~ProgressLine() {
+        if (shown_ && terminal_) std::fputs("\r\033[K", stderr);
+    }
+    ProgressLine(const ProgressLine&) = delete;
+    ProgressLine& operator=(const ProgressLine&) = delete;
+
+    void operator()(double share, double us) {
+        const double now = seconds();
+        if (now < next_) return;
+        next_ = now + (terminal_ ? 0.2 : 5);
+        shown_ = true;
+        fmt::print(stderr, "{}tutti: {}: {:.0f} % of the steps played, at {}{}", terminal_ ? "\r\033[K" : "", what_,
+                   100 * share, time_in_words(us), terminal_ ? "" : "\n");
+        std::fflush(stderr);
+    }
+    double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count(); }
+
+ private:
+    std::string what_;
+    std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+    bool terminal_ = ::isatty(STDERR_FILENO) == 1, shown_ = false;
+    double next_ = 1;
+};
+
+Simulated simulated(const simulate::Question& question, std::uint64_t bytes) {
+    ProgressLine line(fmt::format("{} of {} bytes", to_string(question.request.collective), size_in_words(bytes)));
+    Simulated play{.bytes = bytes};
+    play.answer = simulate::answer(question, [&](double share, double us) { line(share, us); });
+    play.wall_s = line.seconds();
+    return play;
+}
+
+int run_simulate(const SimulateArguments& a) {
+    if (a.collective.empty())
+        throw InvalidArgument("no collective given: tutti simulate all_reduce --ranks 1024 --hosts 128 --bytes 64M");
+    if (a.root < 0 || a.root >= a.ranks)
+        throw InvalidArgument(fmt::format("--root {}: expected 0 to {}", a.root, a.ranks - 1));
+    simulate::Question question = question_of(a);
+    const std::vector<std::uint64_t> sizes = sizes_of(a.bytes, "--bytes");
+    if (!a.goal.empty() && (sizes.size() > 1 || a.algorithm == "all"))
+        throw InvalidArgument(fmt::format("--goal {}: expected one size and one algorithm", a.goal));
+    std::vector<Simulated> plays;
+    std::string refused;
+    for (const std::uint64_t bytes : sizes) {
+        std::vector<std::string> names{a.algorithm};
+        set_request(question, a, bytes, a.algorithm == "all" ? "" : a.algorithm);
+        if (a.algorithm == "all") names = algorithm::applicable(question.layout, question.request);
+        for (const std::string& name : names) {
+            set_request(question, a, bytes, name);
+            try {
+                plays.push_back(simulated(question, bytes));
+            } catch (const InvalidArgument& error) {
+                if (a.algorithm != "all") throw;
+                refused += fmt::format("  {}: {}\n", name, error.what());
+            }
+        }
+    }
+    if (plays.empty()) throw InvalidArgument(fmt::format("--algorithm all: none can be played\n{}", refused));
+    const int hosts = question.layout.host_of.back() + 1;
+    fmt::print("{} between {} ranks on {} host{}, network: {}; numbers {}{}\n{}", a.collective, a.ranks, hosts,
+               hosts == 1 ? "" : "s", question.network.name, source_of(question.layout),
+               hosts > 1 && a.cores == 0 ? "; a core for each rank" : "", table_of(plays));
+    if (plays.size() == 1) std::fputs(details_of(plays.front(), question).c_str(), stdout);
+    if (!refused.empty()) fmt::print("not played:\n{}", refused);
+    if (!a.json.empty()) write_output("--json", a.json, json_of(plays, question));
+    if (!a.svg.empty())
+        write_output("--svg", a.svg,
+                     simulate::picture_of(plays.back().answer,
+                                          fmt::format("{} of {} between {} ranks on {} hosts, {}: {}", a.collective,
+                                                      size_in_words(plays.back().bytes), a.ranks, hosts,
+                                                      question.network.name, plays.back().answer.algorithm)));
+    if (!a.goal.empty()) write_output("--goal", a.goal, simulate::goal_of(question));
+    return 0;
+}
+
+}  // namespace
+
+Command add_simulate(CLI::App& app) {
+    auto a = std::make_shared<SimulateArguments>();
+    CLI::App* sub = app.add_subcommand(
+        "simulate", "Play the schedules of a collective on a model of a machine, up to 100,000 ranks and more");
+    sub->add_option("collective", a->collective, "which one")->check(one_of(planned_collectives()));
+    sub->add_option("-n,--np,--ranks", a->ranks, "number of ranks")
+        ->check(CLI::Range(1, simulated_ranks_max))
+        ->capture_default_str();
+    sub->add_option("--hosts", a->hosts, "equal hosts that the ranks are spread over (default 1)")
+        ->check(CLI::Range(1, simulated_ranks_max));
+    sub->add_option(both_spellings("--ranks-per-host"), a->ranks_per_host, "in place of --hosts")
+        ->check(CLI::Range(1, simulated_ranks_max));
+    sub->add_option("-b,--bytes", a->bytes, "size of the whole buffer: 8, 64K, 1M; or 8:64M, each four times the last")
+        ->type_name("SIZE")
+        ->capture_default_str();
+    sub->add_option("--dtype", a->dtype, "element type")
+        ->check(shows(dtype_names(), Form::word))
+        ->capture_default_str();
+    auto algorithms = algorithm::algorithm_names();
+    algorithms.emplace_back("all");
+    sub->add_option("--algorithm", a->algorithm, "this one instead of the choice; all: one after the other")
+        ->check(one_of(algorithms));
+    sub->add_option("--root", a->root, "broadcast, reduce, gather, scatter")->capture_default_str();
+    sub->add_option("--transport", a->transport, "tcp: no shared memory inside a host")
+        ->check(one_of({"auto", "shm", "tcp"}));
+    sub->add_option("--network", a->network, "the network between the hosts, or a JSON file that describes one")
+        ->check(shows(simulate::network_names(), Form::word));
+    sub->add_option("--cores", a->cores, "cores of a host (default: one for each rank)")
+        ->check(CLI::PositiveNumber.description(""));
+    sub->add_option("--delay", a->conditions.delays, "this rank begins later: 3=5ms; may be repeated")
+        ->type_name("RANK=TIME");
+    sub->add_option(both_spellings("--slow-link"), a->conditions.slow_links,
+                    "two hosts, and the share of their capacity that is left: 0-1=0.5; may be repeated")
+        ->type_name("HOST-HOST=SHARE");
+    sub->add_option("--jitter", a->conditions.jitter, "each step's work takes up to that much longer: 10%")
+        ->type_name("PERCENT");
+    sub->add_option("--seed", a->conditions.seed, "of --jitter")->capture_default_str();
+    sub->add_option("--kill", a->conditions.kill, "this rank dies: 3@5ms")->type_name("RANK@TIME");
+    sub->add_option("--json", a->json, "write the results to this file")->type_name("FILE");
+    sub->add_option("--svg", a->svg, "draw the last play: ranks that are done, busy links, the last rank's path")
+        ->type_name("FILE");
+    sub->add_option("--goal", a->goal, "write the schedules as GOAL, for LogGOPSim and ATLAHS")->type_name("FILE");
+    sub->footer(
+        "Examples:\n"
+        "  tutti simulate all_reduce --ranks 100000 --hosts 12500 --bytes 64M --network ethernet-100\n"
+        "  tutti simulate all_reduce -n 64 --hosts 8 --bytes 8:64M --algorithm all\n"
+        "  tutti simulate broadcast -n 1024 --hosts 128 --delay 512=5ms --network fat-tree\n"
+        "  tutti simulate barrier -n 1024 --hosts 128 --kill 7@20us\n\n"
+        "Times are predictions: numbers of this host (tutti explain prints them) behind the network's.");
+    return [a] { return run_simulate(*a); };
+}
+
+}  // namespace tutti::cli
