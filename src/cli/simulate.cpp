@@ -99,13 +99,15 @@ class ProgressLine {
     ProgressLine(const ProgressLine&) = delete;
     ProgressLine& operator=(const ProgressLine&) = delete;
 
-    void operator()(double share, double us) {
+    void operator()(const simulate::Reached& reached) {
         const double now = seconds();
         if (now < next_) return;
         next_ = now + (terminal_ ? 0.2 : 5);
         shown_ = true;
-        fmt::print(stderr, "{}tutti: {}: {:.0f} % of the steps played, at {}{}", terminal_ ? "\r\033[K" : "", what_,
-                   100 * share, time_in_words(us), terminal_ ? "" : "\n");
+        const std::string of = reached.writes ? "schedules are generated"
+                                              : fmt::format("steps are played, at {}", time_in_words(reached.us));
+        fmt::print(stderr, "{}tutti: {}: {:.0f} % of the {}{}", terminal_ ? "\r\033[K" : "", what_, 100 * reached.share,
+                   of, terminal_ ? "" : "\n");
         std::fflush(stderr);
     }
     double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count(); }
@@ -120,7 +122,7 @@ class ProgressLine {
 Simulated simulated(const simulate::Question& question, std::uint64_t bytes) {
     ProgressLine line(fmt::format("{} of {} bytes", to_string(question.request.collective), size_in_words(bytes)));
     Simulated play{.bytes = bytes};
-    play.answer = simulate::answer(question, [&](double share, double us) { line(share, us); });
+    play.answer = simulate::answer(question, [&](const simulate::Reached& reached) { line(reached); });
     play.wall_s = line.seconds();
     return play;
 }
@@ -143,7 +145,7 @@ int run_simulate(const SimulateArguments& a) {
         for (const std::string& name : names) {
             set_request(question, a, bytes, name);
             try {
-                plays.push_back(simulated(question, bytes));
+                plays.push_back(simulated(question, question.request.collective == Collective::barrier ? 0 : bytes));
             } catch (const InvalidArgument& error) {
                 if (a.algorithm != "all") throw;
                 refused += fmt::format("  {}: {}\n", name, error.what());

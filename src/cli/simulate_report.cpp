@@ -105,7 +105,7 @@ std::string table_of(const std::vector<Simulated>& plays) {
     for (const Simulated& play : plays) {
         const Answer& answer = play.answer;
         text += fmt::format("{:>10}  {:<20} {:>12} {:>9.3f} {:>12} {:>7.2f} s  {}\n", size_in_words(play.bytes),
-                            answer.algorithm, time_in_words(answer.play.end_us),
+                            answer.algorithm, answer.play.end_us > 0 ? time_in_words(answer.play.end_us) : "-",
                             gbps_of(static_cast<double>(play.bytes), answer.play.end_us), answer.steps, play.wall_s,
                             answer.words);
     }

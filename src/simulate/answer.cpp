@@ -53,7 +53,10 @@ Answer answer(const Question& question, const Progress& progress) {
     const algorithm::StepCosts costs(layout, model, held);
     Conditions conditions = question.conditions;
     if (conditions.kill) conditions.told_us = told_of_death(layout.size(), *conditions.kill, model.tcp_us);
-    const Cast cast = cast_of(layout, request, costs, question.network, !conditions.usual());
+    const auto written = [&](double share) {
+        if (progress) progress({.writes = true, .share = share});
+    };
+    const Cast cast = cast_of(layout, request, costs, question.network, !conditions.usual(), written);
     Answer answer{.algorithm = cast.algorithm, .words = cast.words, .played = cast.played, .exact = cast.exact};
     answer.steps = cast.steps;
     answer.play = play(cast, layout, model, costs, question.network, conditions, progress);

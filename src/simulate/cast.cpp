@@ -41,7 +41,7 @@ class Playwright {
     Playwright(const Layout& layout, const Request& request, const StepCosts& costs)
         : layout_(layout), request_(request), costs_(costs) {}
 
-    std::vector<Program> write(const std::vector<Rank>& ranks) {
+    std::vector<Program> write(const std::vector<Rank>& ranks, const std::function<void(double)>& share) {
         std::vector<Program> programs(ranks.size());
         const std::size_t writers = ranks.size() < 4 ? 1 : 2;
         std::array<std::exception_ptr, 2> errors;
@@ -49,6 +49,7 @@ class Playwright {
             try {
                 Plans plans(layout_, request_);
                 for (std::size_t i = which; i < ranks.size(); i += writers) {
+                    if (which == 0 && share) share(static_cast<double>(i) / static_cast<double>(ranks.size()));
                     programs[i] = compile(plans.of(ranks[i]), ranks[i], layout_.size(), request_.element_bytes, costs_);
                 }
             } catch (...) {
@@ -127,7 +128,8 @@ Rank twin_of(std::string_view algorithm, Collective collective, int ranks, int r
     return rank;
 }
 
-Cast cast_of(const Layout& layout, const Request& request, const StepCosts& costs, const Network& network, bool whole) {
+Cast cast_of(const Layout& layout, const Request& request, const StepCosts& costs, const Network& network, bool whole,
+             const std::function<void(double)>& written_share) {
     Cast cast{.ranks = layout.size(), .hosts = layout.host_of.back() + 1};
     TUTTI_ASSERT(cast.ranks % cast.hosts == 0);
     cast.ranks_per_host = cast.ranks / cast.hosts;
@@ -148,26 +150,27 @@ Cast cast_of(const Layout& layout, const Request& request, const StepCosts& cost
     };
     cast.played = by_classes ? static_cast<int>(classes) : cast.ranks;
     for (Rank rank = 0; rank < cast.played; ++rank) add(twin(rank));
-    cast.programs = playwright.write(ranks);
+    cast.programs = playwright.write(ranks, written_share);
     const std::vector<Rank> tested = witnesses(cast.ranks, cast.programs.front().ops.size());
-    const std::vector<Program> theirs = playwright.write(tested);
+    const std::vector<Program> theirs = playwright.write(tested, {});
     const double slack = static_cast<double>(request.element_bytes);
     Likeness least = Likeness::same;
     for (std::size_t i = 0; i < tested.size(); ++i) {
         const auto found = written.find(twin(tested[i]));  // else it would be written for itself
         if (found != written.end()) least = std::max(least, likeness(theirs[i], cast.programs[found->second], slack));
     }
-    const bool alike_all = least != Likeness::different;
-    cast.exact = least == Likeness::same;
+    // All ranks of a play have their own programs where twins are only nearly alike, unless these would be very many.
+    const std::uint64_t expected = cast.programs.front().ops.size() * static_cast<std::uint64_t>(cast.ranks);
+    constexpr std::uint64_t own_steps_max = 20'000'000;
+    const bool alike_all = least != Likeness::different &&
+                           (least == Likeness::same || !cast.whole() || expected > own_steps_max);
     if (!alike_all) {  // every rank has a schedule of its own
         cast.played = cast.ranks;
-        const std::uint64_t expected = cast.programs.front().ops.size() * static_cast<std::uint64_t>(cast.ranks);
         if (expected / 8 > played_steps_max) refuse_steps(expected, cast);
         ranks.clear();
         written.clear();
         for (Rank rank = 0; rank < cast.ranks; ++rank) add(rank);
-        cast.programs = playwright.write(ranks);
-        cast.exact = true;
+        cast.programs = playwright.write(ranks, written_share);
     }
     for (Rank rank = 0; rank < cast.played; ++rank) {
         cast.program_of.push_back(written.at(alike_all ? twin(rank) : rank));
@@ -175,19 +178,17 @@ Cast cast_of(const Layout& layout, const Request& request, const StepCosts& cost
     }
     if (cast.steps > played_steps_max) refuse_steps(cast.steps, cast);
 
-    if (cast.whole()) {
-        cast.words = fmt::format("whole, {} ranks", cast.ranks);
-    } else {
-        cast.words = fmt::format("by classes, {} of {} ranks, each for those {} ranks further on", cast.played,
-                                 cast.ranks, cast.played);
-        if (cast.ranks % cast.played != 0) {
-            cast.exact = false;
-            cast.words += "; the last switch is taken for a full one";
-        }
-    }
-    if (alike_all && least >= Likeness::rounded) cast.words += "; their messages differ by at most one element";
-    if (least == Likeness::ordered) cast.words += ", and some of them wait for other steps: approximate";
-    if (!cast.whole() && cast.exact) cast.words += ": exact";
+    std::string how;
+    const auto add_reason = [&](std::string_view reason) { how += fmt::format("{}{}", how.empty() ? "" : ", ", reason); };
+    if (!cast.whole() && cast.ranks % cast.played != 0) add_reason("the last switch is taken for a full one");
+    if (alike_all && least >= Likeness::rounded) add_reason("messages within an element");
+    if (alike_all && least == Likeness::ordered) add_reason("some steps in another order");
+    cast.exact = how.empty();
+    cast.words = cast.whole() ? "whole" : fmt::format("by classes ({} ranks)", cast.played);
+    if (!cast.exact)
+        cast.words += ": nearly; " + how;
+    else if (!cast.whole())
+        cast.words += ": exact";
     return cast;
 }
 

@@ -41,8 +41,9 @@ Rank twin_of(std::string_view algorithm, Collective collective, int ranks, int r
 int repeats_after(std::string_view algorithm, Collective collective, int ranks_per_host);
 
 /// `whole`: plays every rank, since the conditions are not the same for all. `costs` describes the layout's hosts.
+/// `written_share` is called with the share of schedules that are generated.
 /// Throws InvalidArgument for a play of more than played_steps_max steps, and as algorithm::plan.
 Cast cast_of(const algorithm::Layout& layout, const algorithm::Request& request, const algorithm::StepCosts& costs,
-             const Network& network, bool whole);
+             const Network& network, bool whole, const std::function<void(double)>& written_share = {});
 
 }  // namespace tutti::simulate

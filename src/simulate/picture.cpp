@@ -16,7 +16,7 @@ using schedule::StepKind;
 
 // Lengths in the picture's units, of about a pixel each.
 constexpr double width = 960, left = 120, right = 24, curve_top = 56, curve_height = 160, path_height = 26, row = 20;
-constexpr std::size_t links_shown = 8, bars_max = 3000;
+constexpr std::size_t links_shown = 8, bars_max = 500;
 
 constexpr const char* style = R"(<style>
 text { font: 12px system-ui, Helvetica, Arial, sans-serif; fill: #4a4a4b }

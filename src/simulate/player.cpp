@@ -122,7 +122,7 @@ class Stage {
             TUTTI_ASSERT(event.us >= now_);
             now_ = event.us;
             if ((++played_.events & 0xfffff) == 0 && progress_)
-                progress_(static_cast<double>(done_) / static_cast<double>(cast_.steps), now_);
+                progress_({.share = static_cast<double>(done_) / static_cast<double>(cast_.steps), .us = now_});
             happen(event);
         }
         return finish();

@@ -68,8 +68,14 @@ struct Played {
 /// Plays of more steps keep no path.
 inline constexpr std::uint64_t path_steps_max = 30'000'000;
 
-/// Called now and then with the share of steps that are done, and the time that the play has reached.
-using Progress = std::function<void(double share, double us)>;
+/// How far a question is.
+struct Reached {
+    bool writes = false;  ///< schedules are generated, else they are played
+    double share = 0;     ///< of the schedules, or of the steps
+    double us = 0;        ///< the time that the play has reached
+};
+/// Called now and then.
+using Progress = std::function<void(const Reached&)>;
 
 /// `layout`, `costs`: as for the cast. Conditions that are not usual need a cast that plays all ranks.
 Played play(const Cast& cast, const algorithm::Layout& layout, const algorithm::CostModel& model,

@@ -31,9 +31,9 @@ class Simulate(CliCase):
 
     def test_a_hundred_thousand_ranks(self):
         said = self.simulated("broadcast", "--ranks", 100000, "--hosts", 12500, "--bytes", "1K", "--network", "ethernet-100")
-        self.assertRegex(said, r"hierarchical .* whole, 100000 ranks")
+        self.assertRegex(said, r"(?m)hierarchical .* whole$")
         said = self.simulated("barrier", "--ranks", 100000, "--hosts", 12500, "--network", "fat-tree")
-        self.assertRegex(said, r"hierarchical .* by classes, 256 of 100000 ranks")
+        self.assertRegex(said, r"hierarchical .* by classes \(256 ranks\)")
 
     def test_files(self):
         json_file, svg, goal = (self.folder / name for name in ("a.json", "a.svg", "a.goal"))
