@@ -164,6 +164,13 @@ struct TCPStoreOptions {
     int master_listen_fd = -1;            ///< a bound (or listening) socket; the store takes ownership
     bool use_libuv = true;                ///< accepted for compatibility: the server always runs on libuv
     std::optional<std::string> secret{};  ///< the job's secret; default: see TUTTI_JOB_SECRET
+    /// On the master: another process may be the store's standby, which keeps all of its contents, and serves the store
+    /// if the master's process or host is lost. Clients then go on with the standby, within 2 s and without an error.
+    /// Each change waits until the standby has it.
+    bool with_standby = false;
+    /// On one other process: it is the standby of the server at host and port, which was made with_standby. The
+    /// constructor returns when it has the whole contents.
+    bool is_standby = false;
 };
 
 /// A store in one server process that all processes reach over TCP. On every connection both ends prove that they know
@@ -174,10 +181,13 @@ class TUTTI_API TCPStore : public Store {
     const std::string& host() const noexcept { return host_; }
     std::uint16_t port() const noexcept { return port_; }
     bool libuv_backend() const noexcept { return true; }
+    /// In the standby's process: where it listens. Processes that come after a takeover give its address as theirs of
+    /// the store. 0 elsewhere.
+    std::uint16_t standby_port() const noexcept { return standby_port_; }
 
  private:
     std::string host_;
-    std::uint16_t port_ = 0;
+    std::uint16_t port_ = 0, standby_port_ = 0;
 };
 
 /// Puts `prefix` + "/" in front of every key.

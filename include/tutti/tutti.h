@@ -153,9 +153,11 @@ typedef struct tutti_tcp_store_options {
     int32_t master_listen_fd; /* an already bound socket, of which the store takes ownership; -1: none */
     int64_t timeout_ms;       /* of operations without a timeout of their own; 0: 300 s */
     const char* secret;       /* the job's; NULL: as TUTTI_JOB_SECRET and the other variables say */
+    int32_t with_standby;     /* 1, with is_master: another process may be the store's standby */
+    int32_t is_standby;       /* 1: this process is the standby of the server at host and port */
 } tutti_tcp_store_options;
 #define TUTTI_TCP_STORE_OPTIONS_INIT \
-    { sizeof(tutti_tcp_store_options), NULL, 0, 0, 0, 1, 0, -1, 0, NULL }
+    { sizeof(tutti_tcp_store_options), NULL, 0, 0, 0, 1, 0, -1, 0, NULL, 0, 0 }
 
 /* A store that one process serves and all processes reach over TCP. Errors: TUTTI_NETWORK, TUTTI_TIMEOUT,
  * TUTTI_SECURITY. */

@@ -272,7 +272,7 @@ void bind_kinds(nb::module_& m) {
             "__init__",
             [](TCPStore* self, const std::string& host, int port, nb::handle world_size, bool is_master,
                nb::handle timeout, bool wait_for_workers, bool multi_tenant, nb::handle listen_fd, bool use_libuv,
-               const std::optional<std::string>& secret) {
+               const std::optional<std::string>& secret, bool with_standby, bool is_standby) {
                 TCPStoreOptions options{.host = host,
                                         .port = port_of(port),
                                         .world_size = rank_of(world_size, "TCPStore", "world_size"),
@@ -280,7 +280,9 @@ void bind_kinds(nb::module_& m) {
                                         .wait_for_workers = wait_for_workers,
                                         .multi_tenant = multi_tenant,
                                         .use_libuv = use_libuv,
-                                        .secret = secret};
+                                        .secret = secret,
+                                        .with_standby = with_standby,
+                                        .is_standby = is_standby};
                 if (options.world_size && *options.world_size < 0) options.world_size.reset();
                 if (const auto time = duration_of(timeout, "TCPStore", "timeout")) options.timeout = *time;
                 if (const auto fd = rank_of(listen_fd, "TCPStore", "master_listen_fd")) options.master_listen_fd = *fd;
@@ -289,16 +291,23 @@ void bind_kinds(nb::module_& m) {
             nb::arg("host_name"), nb::arg("port"), nb::arg("world_size") = nb::none(), nb::arg("is_master") = false,
             nb::arg("timeout") = nb::none(), nb::arg("wait_for_workers") = true, nb::arg("multi_tenant") = false,
             nb::arg("master_listen_fd") = nb::none(), nb::arg("use_libuv") = true, nb::kw_only(),
-            nb::arg("secret") = nb::none(),
+            nb::arg("secret") = nb::none(), nb::arg("with_standby") = false, nb::arg("is_standby") = false,
             nb::sig("def __init__(self, host_name: str, port: int, world_size: int | None = None, "
                     "is_master: bool = False, timeout: datetime.timedelta | None = None, "
                     "wait_for_workers: bool = True, multi_tenant: bool = False, master_listen_fd: int | None = None, "
-                    "use_libuv: bool = True, *, secret: str | None = None) -> None"),
+                    "use_libuv: bool = True, *, secret: str | None = None, with_standby: bool = False, "
+                    "is_standby: bool = False) -> None"),
             "`port` 0 on the master: any that is free, see the attribute. `timeout`: 300 s. Every connection proves\n"
             "the job's secret: `secret`, else TUTTI_JOB_SECRET; where the host is a loopback address the master makes "
-            "one.")
+            "one.\n"
+            "`with_standby`, on the master: another process may keep the store's contents, too, and serves them when "
+            "the\n"
+            "master is lost. `is_standby`, on that process: it is the standby of the server at `host_name` and `port`.")
         .def_prop_ro("host", [](const TCPStore& self) { return self.host(); })
         .def_prop_ro("port", [](const TCPStore& self) { return self.port(); })
+        .def_prop_ro(
+            "standby_port", [](const TCPStore& self) { return self.standby_port(); },
+            "In the standby's process: where it listens. 0 elsewhere.")
         .def_prop_ro("libuvBackend", &TCPStore::libuv_backend);
     nb::class_<PrefixStore, Store>(m, "PrefixStore",
                                    "Puts a prefix and \"/\" in front of every key of another store.\n\n"

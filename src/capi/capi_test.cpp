@@ -314,6 +314,29 @@ TEST(CStores, keep_bytes_count_and_wait) {
     expect_ok(tutti_store_free(inner));
 }
 
+TEST(CStores, go_on_with_a_standby_when_the_master_is_freed) {
+    tutti_tcp_store_options options = TUTTI_TCP_STORE_OPTIONS_INIT;
+    options.is_master = options.with_standby = 1;
+    options.secret = "the secret of ours";
+    tutti_store *server = nullptr, *standby = nullptr, *client = nullptr;
+    expect_ok(tutti_store_tcp(&options, &server));
+    expect_ok(tutti_store_port(server, &options.port));
+    options.is_master = options.with_standby = 0;
+    expect_ok(tutti_store_tcp(&options, &client));
+    options.is_standby = 1;
+    expect_ok(tutti_store_tcp(&options, &standby));
+    expect_ok(tutti_store_set(client, "k", "v", 1));
+    expect_ok(tutti_store_free(server));
+    void* value = nullptr;
+    expect_ok(tutti_store_get(client, "k", 5000, &value, nullptr));
+    EXPECT_STREQ(static_cast<char*>(value), "v");
+    tutti_free(value);
+    options.is_standby = 2;
+    tutti_store* none = nullptr;
+    expect_error(tutti_store_tcp(&options, &none), TUTTI_INVALID_ARGUMENT, {"options.is_standby: 2"});
+    for (tutti_store* store : {client, standby}) expect_ok(tutti_store_free(store));
+}
+
 TEST(CStores, over_tcp_and_in_files) {
     tutti_tcp_store_options options = TUTTI_TCP_STORE_OPTIONS_INIT;
     options.is_master = 1;

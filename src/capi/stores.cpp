@@ -60,6 +60,8 @@ TCPStoreOptions read(const char* f, const tutti_tcp_store_options* given) {
     options.master_listen_fd = number_of(f, "options.master_listen_fd", o.master_listen_fd, -1, INT32_MAX);
     if (o.timeout_ms != 0) options.timeout = time_of(f, "options.timeout_ms", o.timeout_ms);
     if (o.secret != nullptr) options.secret = o.secret;
+    options.with_standby = yes("options.with_standby", o.with_standby);
+    options.is_standby = yes("options.is_standby", o.is_standby);
     return options;
 }
 

@@ -37,6 +37,11 @@ class KeyMap {
     bool contains(std::string_view key) const { return entries_.find(key) != entries_.end(); }
     std::size_t size() const noexcept { return entries_.size(); }
     void clear() { entries_.clear(); }
+    /// Calls visit(key, value, counter's value if it is one).
+    template <class Visit>
+    void for_each(Visit&& visit) const {
+        for (const auto& [key, entry] : entries_) visit(key, *entry.value, entry.counter);
+    }
 
  private:
     struct Entry {

@@ -101,7 +101,23 @@ bool ServerData::perform(ConnectionId from, const FrameHeader& header, const Fie
             set_will(from, fields[0], fields[1]);
             reply(from, request);
             return true;
-        case Op::post_pipe:  // the loop's affair
+        case Op::workers: {
+            const auto count = fields.size() == 1 ? decode_number(fields[0]) : std::nullopt;
+            if (!count) return false;
+            workers_ = *count;
+            return true;
+        }
+        case Op::post_pipe:  // the loop's affair, or Standby's
+        case Op::witness:
+        case Op::resume:
+        case Op::stand_by:
+        case Op::follow:
+        case Op::term:
+        case Op::pulse:
+        case Op::have:
+        case Op::goes_on:
+        case Op::leave:
+        case Op::last_answer:
         case Op::ok:
         case Op::error:
         case Op::refused: return false;
@@ -157,9 +173,11 @@ void ServerData::came(std::string_view key) {
 
 void ServerData::welcome(ConnectionId worker, Request request) {
     const auto number = encode_number(workers_);
-    const std::array<Field, 3> fields{Field{{number.data(), number.size()}}, Field{address_},
-                                      Field{door_for_ ? door_for_(worker) : std::string_view()}};
-    answer_(worker, request, Op::ok, fields);
+    const auto name = encode_number(worker);
+    const std::array<Field, 4> fields{Field{{number.data(), number.size()}}, Field{address_},
+                                      Field{door_for_ ? door_for_(worker) : std::string_view()},
+                                      Field{{name.data(), name.size()}}};
+    answer_(worker, request, Op::ok, std::span(fields).first(names_workers_ ? 4 : 3));
 }
 
 void ServerData::worker_came() {
@@ -186,9 +204,28 @@ void ServerData::set_will(ConnectionId from, std::string_view key, std::string_v
     TUTTI_ASSERT(!wills.empty() && wills.back().key == key);
 }
 
-void ServerData::forget(ConnectionId connection) {
+void ServerData::drop_waits(ConnectionId connection) {
     std::erase_if(waiters_, [&](const auto& entry) { return entry.second.connection == connection; });
     std::erase_if(worker_waiters_, [&](const auto& waiter) { return waiter.connection == connection; });
+}
+
+void ServerData::save(const std::function<void(ConnectionId, Op, std::span<const std::string_view>)>& request) const {
+    const auto send = [&](ConnectionId from, Op op, std::initializer_list<std::string_view> fields) {
+        request(from, op, {fields.begin(), fields.size()});
+    };
+    const auto bytes = [](const std::array<char, 8>& number) { return std::string_view(number.data(), number.size()); };
+    map_.for_each([&](std::string_view key, std::string_view value, const std::optional<std::int64_t>& counter) {
+        if (!counter) return send(0, Op::set, {key, value});
+        send(0, Op::add, {key, bytes(encode_number(static_cast<std::uint64_t>(*counter)))});
+    });
+    send(0, Op::workers, {bytes(encode_number(workers_))});
+    for (const auto& [client, wills] : wills_) {
+        for (const Will& will : wills) send(client, Op::set_will, {will.key, will.value});
+    }
+}
+
+void ServerData::forget(ConnectionId connection) {
+    drop_waits(connection);
     const auto found = wills_.find(connection);
     if (found == wills_.end()) return;
     const std::vector<Will> wills = std::move(found->second);

@@ -41,7 +41,15 @@ class ServerData {
     bool handle(ConnectionId from, const FrameHeader& header, std::string_view body);
     /// The connection is gone: drops its pending waits and executes its wills.
     void forget(ConnectionId connection);
+    /// Drops the connection's pending waits alone.
+    void drop_waits(ConnectionId connection);
     std::size_t waiting() const noexcept { return waiters_.size(); }
+
+    /// Workers are told their connection's number, too.
+    void name_workers() { names_workers_ = true; }
+
+    /// The whole contents, as requests from which an empty ServerData gets the same; Op::workers is one of them.
+    void save(const std::function<void(ConnectionId, Op, std::span<const std::string_view>)>& request) const;
 
  private:
     using Fields = std::vector<std::string_view>;
@@ -84,6 +92,7 @@ class ServerData {
     /// Each waiter is listed under one key that is missing; when this key is set, under the next missing one.
     std::unordered_multimap<std::string, Waiter> waiters_;
     std::uint64_t workers_ = 0;
+    bool names_workers_ = false;
     struct WorkerWaiter {
         ConnectionId connection;
         std::uint64_t request;

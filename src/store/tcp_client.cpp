@@ -66,13 +66,13 @@ void keep_alive(int fd) {
 }  // namespace
 
 TcpClient::TcpClient(const net::Address& server, const security::Secret& secret, std::string name,
-                     const Deadline& deadline, const AbortFlag* abort)
+                     const Deadline& deadline, const AbortFlag* abort, net::Refusal refusal)
     : name_(std::move(name)),
       owner_(::getpid()),
       generation_(fork_guard::generation()),
       buffer_(std::size_t{64} << 10U),
       may_spin_(usable_cores() > 1) {
-    UniqueFd fd = connect(server, secret, deadline, abort);
+    UniqueFd fd = connect(server, secret, deadline, abort, refusal);
     keep_alive(fd.get());
     use(std::move(fd));
 }
@@ -102,13 +102,13 @@ void TcpClient::move_to(const std::string& door, const security::Secret& secret)
 }
 
 UniqueFd TcpClient::connect(const net::Address& server, const security::Secret& secret, const Deadline& deadline,
-                            const AbortFlag* abort) {
+                            const AbortFlag* abort, net::Refusal refusal) {
     const auto closing = [this] {
         return fmt::format("{}, which closes each connection before it has answered", name_);
     };
     std::optional<Patience<decltype(closing)>> patience;
     while (true) {
-        UniqueFd fd = net::connect_tcp(server, deadline, abort);
+        UniqueFd fd = net::connect_tcp(server, deadline, abort, refusal);
         local_host_ = net::local_address(fd.get()).host;
         try {
             prove(fd.get(), secret, deadline, abort);
@@ -122,7 +122,7 @@ UniqueFd TcpClient::connect(const net::Address& server, const security::Secret& 
                 throw DistNetworkError(fmt::format("{}: {}", name_, error.what()), error.context(), error.code());
             }
             // It went away before it answered: perhaps an earlier server, or one that was too busy.
-            if (deadline.expired()) throw;
+            if (deadline.expired() || refusal == net::Refusal::no_longer) throw;
         }
         if (!patience) patience.emplace(closing);
         std::this_thread::sleep_for(std::min<Clock::duration>(20ms, deadline.remaining()));
@@ -156,7 +156,8 @@ void TcpClient::check_process() const {
 
 void TcpClient::throw_broken() const {
     TUTTI_ASSERT(!broken_.empty());
-    throw DistStoreError(fmt::format("{}: {}", name_, broken_), {.hint = "look at what ended the server's process"});
+    throw DistStoreError(fmt::format("{}: {}{}", name_, broken_, lost_),
+                         {.hint = "look at what ended the server's process"});
 }
 
 std::uint64_t TcpClient::check_size(std::span<const std::string_view> fields) const {
@@ -189,14 +190,19 @@ void TcpClient::finish_writing(Write&& write) {
     end_request();
 }
 
+std::string TcpClient::cause() {
+    const std::lock_guard lock(mutex_);
+    return broken_;
+}
+
 std::string TcpClient::call(Op op, std::span<const std::string_view> fields, const Deadline& deadline,
-                            const AbortFlag* abort) {
+                            const AbortFlag* abort, std::uint32_t change) {
     check_process();
     const std::uint64_t body_bytes = check_size(fields);
     Pending mine;
     const std::uint64_t request = begin_request(mine, deadline, abort);
     try {
-        finish_writing([&] { send_request({op, request, body_bytes, mine.posts}, fields, deadline, abort); });
+        finish_writing([&] { send_request({op, request, body_bytes, mine.posts + change}, fields, deadline, abort); });
         await_answer(mine, deadline, abort);
         TUTTI_ASSERT(mine.done && mine.request == request);
     } catch (...) {

@@ -31,15 +31,18 @@ namespace tutti::store {
 
 class TcpClient {
  public:
-    /// Connects, waiting for a server that starts later, and proves the secret. `name` begins every error message.
+    /// Connects, waiting for a server that starts later if `refusal` says so, and proves the secret. `name` begins
+    /// every error message.
     TcpClient(const net::Address& server, const security::Secret& secret, std::string name, const Deadline& deadline,
-              const AbortFlag* abort);
+              const AbortFlag* abort, net::Refusal refusal = net::Refusal::not_yet);
     TcpClient(const TcpClient&) = delete;
     TcpClient& operator=(const TcpClient&) = delete;
 
     /// Sends a request; returns the body of the answer. Throws Timeout; DistStoreError if the server reports an error
     /// or is gone; InvalidArgument if it refuses this client.
-    std::string call(Op op, std::span<const std::string_view> fields, const Deadline& deadline, const AbortFlag* abort);
+    /// `change`: the number of a change, for a server that may have a standby.
+    std::string call(Op op, std::span<const std::string_view> fields, const Deadline& deadline, const AbortFlag* abort,
+                     std::uint32_t change = 0);
 
     /// Sends a small request that the server does not answer (Op::post). Returns false and sends nothing if the server
     /// has been silent for some time or many posts, and may thus be dead or stopped, or if there is no room: use call()
@@ -50,6 +53,20 @@ class TcpClient {
     /// Switches from TCP to the server's local door (see LocalDoor), if it can be reached. Call it before other threads
     /// use this object.
     void move_to(const std::string& door, const security::Secret& secret);
+
+    /// Ends the connection: all calls, now and later, throw DistStoreError with this cause.
+    void give_up(const std::string& cause) { break_connection(cause); }
+    /// Why the connection has ended; empty: it has not.
+    std::string cause();
+    /// What the errors of a lost connection say is lost with the server; before any other call.
+    void loses(std::string what) { lost_ = std::move(what); }
+
+    /// The connection, for one reader and one writer that use it instead of calls; valid as long as this object.
+    struct Raw {
+        int fd;
+        security::Wire& wire;
+    };
+    Raw raw() { return {fd_.get(), wire_}; }
 
     /// The numeric address of this end of the TCP connection.
     const std::string& local_host() const noexcept { return local_host_; }
@@ -68,7 +85,7 @@ class TcpClient {
     void use(UniqueFd fd);
     void throw_if_gone(std::unique_lock<std::mutex>& lock);
     UniqueFd connect(const net::Address& server, const security::Secret& secret, const Deadline& deadline,
-                     const AbortFlag* abort);
+                     const AbortFlag* abort, net::Refusal refusal);
     void prove(int fd, const security::Secret& secret, const Deadline& deadline, const AbortFlag* abort);
     void check_process() const;
     /// Waits for its turn to write, and registers the answer that is expected.
@@ -104,6 +121,7 @@ class TcpClient {
     bool writing_ = false;
     bool reading_ = false;
     std::string broken_;
+    std::string lost_;
     std::uint64_t last_request_ = 0;
     std::vector<Pending*> pending_;
     Posts posts_;  // posts.hpp says which calls need no lock

@@ -10,10 +10,12 @@
 #include "store/acceptor.hpp"
 #include "store/busy_poll.hpp"
 #include "store/encryption.hpp"
+#include "store/follower.hpp"
 #include "store/local_door.hpp"
 #include "store/pending_connections.hpp"
 #include "store/server_connection.hpp"
 #include "store/server_data.hpp"
+#include "store/standby.hpp"
 
 #include <tutti/error.hpp>
 
@@ -59,20 +61,26 @@ void expect_good(int result, const char* what) {
 class TcpServer::Loop {
  public:
     Loop(UniqueFd listener, const security::Secret& secret, std::optional<security::LocalSecretServer> local_secret,
-         const std::string& address)
+         const std::string& address, ServerKind kind, std::unique_ptr<Follower> follower)
         : secret_(secret),
           local_secret_(std::move(local_secret)),
           strangers_(PendingConnections::most_of_process(), security::handshake_timeout()),
           data_([this](ConnectionId to, std::uint64_t request, Op op, std::span<const Field> fields) {
+              if (standby_) return standby_->answer(to, request, op, fields);
               answer(to, request, op, fields);
-          }) {
+          }),
+          follower_(std::move(follower)) {
         data_.tell_workers([this](ConnectionId worker) { return door_for(worker); }, address);
-        if (local_doors_wanted()) open_door();
+        if (kind != ServerKind::plain)
+            have_standby();
+        else if (local_doors_wanted())
+            open_door();
         expect_good(uv_loop_init(&loop_), "cannot make an event loop");
         try {
             open_handles(std::move(listener));
             start_thread();
         } catch (...) {
+            if (follower_) follower_->stop();
             close_everything();
             uv_run(&loop_, UV_RUN_DEFAULT);
             uv_loop_close(&loop_);
@@ -81,11 +89,15 @@ class TcpServer::Loop {
     }
 
     ~Loop() {
+        if (follower_) follower_->stop();
         TUTTI_ASSERT(thread_.joinable() && thread_.get_id() != std::this_thread::get_id());
         uv_async_send(&stop_);
         thread_.join();
         uv_loop_close(&loop_);
     }
+
+    /// Any thread: nothing without a standby.
+    std::optional<Succession::Role> role() const { return standby_ ? std::optional(standby_->role()) : std::nullopt; }
 
  private:
     using Connection = ServerConnection;
@@ -96,6 +108,26 @@ class TcpServer::Loop {
         const auto found = by_id_.find(worker);
         const bool near = door_ && found != by_id_.end() && same_host(found->second->fd);
         return near ? std::string_view(door_->name()) : std::string_view();
+    }
+
+    /// A connection is its client's name, also at the other server.
+    void have_standby() {
+        security::random_bytes(std::as_writable_bytes(std::span(&last_id_, 1)));
+        last_id_ = last_id_ >> 1U | 1U;
+        const auto host_of = [this](ConnectionId of) { return net::peer_address(by_id_.at(of)->fd).host; };
+        const auto close_one = [this](ConnectionId of) {
+            if (const auto found = by_id_.find(of); found != by_id_.end()) close(*found->second);
+        };
+        standby_.emplace(data_,
+                         Standby::Loop{[this](ConnectionId to, std::uint64_t request, Op op,
+                                              std::span<const Field> fields) { answer(to, request, op, fields); },
+                                       close_one, host_of},
+                         follower_.get());
+    }
+
+    void look_at_standby() {
+        standby_->look();
+        send_answers();
     }
 
     /// Without one all clients use TCP.
@@ -119,6 +151,15 @@ class TcpServer::Loop {
         if (door_) {
             door_listener_.open(loop_, UniqueFd(door_->release()),
                                 [this](UniqueFd fd) { accept(std::move(fd), true); });
+        }
+        if (standby_) {
+            const auto pause = static_cast<std::uint64_t>(Standby::times().pulse.count()) / 2;
+            init(pulse_, uv_timer_init(&loop_, &pulse_), "timer");
+            init(news_, uv_async_init(&loop_, &news_, [](uv_async_t* h) { self(h).look_at_standby(); }), "async");
+            expect_good(uv_timer_start(
+                            &pulse_, [](uv_timer_t* h) { self(h).look_at_standby(); }, pause, pause),
+                        "timer");
+            if (follower_) follower_->start([this] { uv_async_send(&news_); });
         }
         if (local_secret_) {
             init(secret_poll_, uv_poll_init(&loop_, &secret_poll_, local_secret_->fd()), "poll");
@@ -190,7 +231,7 @@ class TcpServer::Loop {
     static void on_bytes(uv_stream_t* stream, ssize_t count, const uv_buf_t* buffer) {
         auto& c = *static_cast<Connection*>(stream->data);
         TUTTI_ASSERT(&c.socket.stream == stream);
-        if (count < 0) return self_of(c).ended(c);
+        if (count < 0) return self_of(c).ended(c, count == UV_EOF);
         self_of(c).received(c, {buffer->base, static_cast<std::size_t>(count)});
     }
 
@@ -227,15 +268,16 @@ class TcpServer::Loop {
                 return !c.closing;
             }
             if (header.op == Op::post_pipe) return open_post_pipe(c);
+            if (standby_) return standby_->handle(c.id, header, body.view()) && !c.closing;
             return data_.handle(c.id, header, body.view()) && !c.closing;
         });
     }
 
-    void ended(Connection& c) {
+    void ended(Connection& c, bool in_order) {
         while (read_posts(c)) {
         }
         send_answers();
-        close(c);
+        close(c, in_order);
     }
 
     /// False: this client must go. When there are no descriptors left, a byte without one says so.
@@ -403,14 +445,17 @@ class TcpServer::Loop {
         sending_ = false;
     }
 
-    void close(Connection& c) {
+    void close(Connection& c, bool in_order = false) {
         if (std::exchange(c.closing, true)) return;
         TUTTI_ASSERT(by_id_.contains(c.id));
         if (!c.proved) strangers_.remove(c);
         c.say_end();
         by_id_.erase(c.id);
         if (!stopping_) {
-            data_.forget(c.id);
+            if (standby_)
+                standby_->gone(c.id, in_order);
+            else
+                data_.forget(c.id);
             send_answers();
         }
         if (c.fd >= 0) fork_guard::forget(c.fd);
@@ -439,12 +484,16 @@ class TcpServer::Loop {
         };
         close_handle(stop_);
         close_handle(secret_poll_);
+        close_handle(pulse_);
+        close_handle(news_);
     }
 
     uv_loop_t loop_{};
     uv_async_t stop_{};
     Acceptor listener_, door_listener_;
     uv_poll_t secret_poll_{};
+    uv_timer_t pulse_{};
+    uv_async_t news_{};
     BusyPoll lookout_;
     security::Secret secret_;
     std::optional<security::LocalSecretServer> local_secret_;
@@ -458,14 +507,39 @@ class TcpServer::Loop {
     bool sending_ = false;
     RateLimit refused_;
     ServerData data_;
+    std::unique_ptr<Follower> follower_;
+    std::optional<Standby> standby_;
     std::array<char, std::size_t{256} << 10U> buffer_;
     std::array<char, std::size_t{64} << 10U> records_buffer_;
     std::array<char, std::size_t{64} << 10U> post_buffer_;  // as much as a pipe holds
     std::thread thread_;
 };
 
-TcpServer::TcpServer(UniqueFd listener, const security::Secret& secret, bool share_secret)
+TcpServer::TcpServer(UniqueFd listener, const security::Secret& secret, bool share_secret, ServerKind kind)
     : secret_(secret), owner_(::getpid()) {
+    TUTTI_ASSERT(kind != ServerKind::standby);
+    start(std::move(listener), share_secret, kind, nullptr);
+}
+
+TcpServer::TcpServer(UniqueFd listener, const security::Secret& secret, const net::Address& primary,
+                     const Deadline& deadline, const AbortFlag* abort)
+    : secret_(secret), owner_(::getpid()) {
+    auto follower =
+        std::make_unique<Follower>(primary, secret, net::local_address(listener.get()).port, deadline, abort);
+    start(std::move(listener), false, ServerKind::standby, std::move(follower));
+    constexpr auto look_time = std::chrono::milliseconds(5);
+    while (loop_->role() == Succession::Role::learning) {
+        check_wait(deadline, abort, "TCPStore");
+        std::this_thread::sleep_for(look_time);
+    }
+    if (loop_->role() == Succession::Role::retired)
+        throw DistStoreError(
+            fmt::format("TCPStore: the server at {} was lost before its standby had the whole contents",
+                        net::to_string(primary)),
+            {.operation = "TCPStore"});
+}
+
+void TcpServer::start(UniqueFd listener, bool share_secret, ServerKind kind, std::unique_ptr<Follower> follower) {
     if (::fcntl(listener.get(), F_SETFD, FD_CLOEXEC) != 0 ||
         ::fcntl(listener.get(), F_SETFL, ::fcntl(listener.get(), F_GETFL) | O_NONBLOCK) != 0) {
         throw InvalidArgument(fmt::format("TCPStore server: {} is not an open socket", listener.get()));
@@ -475,8 +549,9 @@ TcpServer::TcpServer(UniqueFd listener, const security::Secret& secret, bool sha
         throw InvalidArgument(
             fmt::format("TCPStore server: {} is not a TCP socket that is bound to a port", listener.get()));
     std::optional<security::LocalSecretServer> local;
-    if (share_secret) local.emplace(address_.port, secret);
-    loop_ = std::make_unique<Loop>(std::move(listener), secret, std::move(local), address_.host);
+    if (share_secret) local.emplace(address_.port, secret_);
+    loop_ = std::make_unique<Loop>(std::move(listener), secret_, std::move(local), address_.host, kind,
+                                   std::move(follower));
 }
 
 TcpServer::~TcpServer() {

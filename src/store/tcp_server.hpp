@@ -6,6 +6,8 @@
 // unproved connections are bounded in number (the oldest is dropped first) and in memory.
 #pragma once
 
+#include "core/deadline.hpp"
+#include "core/interrupt.hpp"
 #include "core/socket.hpp"
 #include "core/unique_fd.hpp"
 #include "security/secret.hpp"
@@ -17,11 +19,20 @@
 
 namespace tutti::store {
 
+class Follower;
+
+/// Whether a server has to do with a standby (standby.hpp).
+enum class ServerKind : std::uint8_t { plain, with_standby, standby };
+
 class TcpServer {
  public:
     /// Serves on `listener` (bound; listening or not) until destroyed. `share_secret`: gives the secret to processes of
     /// this user on this host that ask for it.
-    TcpServer(UniqueFd listener, const security::Secret& secret, bool share_secret);
+    TcpServer(UniqueFd listener, const security::Secret& secret, bool share_secret,
+              ServerKind kind = ServerKind::plain);
+    /// The standby of the server at `primary`. Returns when it has the whole contents.
+    TcpServer(UniqueFd listener, const security::Secret& secret, const net::Address& primary, const Deadline& deadline,
+              const AbortFlag* abort);
     ~TcpServer();
     TcpServer(const TcpServer&) = delete;
     TcpServer& operator=(const TcpServer&) = delete;
@@ -32,6 +43,7 @@ class TcpServer {
 
  private:
     class Loop;
+    void start(UniqueFd listener, bool share_secret, ServerKind kind, std::unique_ptr<Follower> follower);
     net::Address address_;
     security::Secret secret_;
     pid_t owner_;

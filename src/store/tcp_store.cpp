@@ -9,6 +9,7 @@
 #include "core/patience.hpp"
 #include "core/socket.hpp"
 #include "security/local_secret.hpp"
+#include "store/failover_client.hpp"
 #include "store/local_door.hpp"
 #include "store/messages.hpp"
 #include "store/tcp_client.hpp"
@@ -42,7 +43,8 @@ class TcpBackend : public StoreBackend {
  public:
     TcpBackend(const net::Address& address, const security::Secret& secret, const Deadline& deadline,
                std::shared_ptr<store::TcpServer> server)
-        : name_(fmt::format("TCPStore({})", net::to_string(address))),
+        : address_(address),
+          name_(fmt::format("TCPStore({})", net::to_string(address))),
           server_(std::move(server)),
           client_(address, secret, name_, deadline, abort_flag()) {}
 
@@ -52,7 +54,7 @@ class TcpBackend : public StoreBackend {
         const Instant start = Clock::now();
         const std::array<std::string_view, 2> fields{key, value};
         try {
-            if (client_.try_post(Op::post, fields, timeout, abort_flag())) return;
+            if (!failover_ && client_.try_post(Op::post, fields, timeout, abort_flag())) return;
         } catch (const Timeout&) {
             const std::string name(key);
             store::throw_timeout(name_, "set", {&name, 1}, start, timeout);
@@ -113,14 +115,27 @@ class TcpBackend : public StoreBackend {
     void join(const security::Secret& secret, Milliseconds timeout) {
         const std::string body = call(Op::join, "join", std::vector<std::string_view>{}, timeout, {});
         const auto fields = store::split_fields(body);
-        if (!fields || fields->size() != 3) throw_nonsense();
+        if (!fields || fields->size() < 3 || fields->size() > 4) throw_nonsense();
         const std::string listens((*fields)[1]), door((*fields)[2]);
         TUTTI_ASSERT(local_host_.empty());
         const bool open = is_every_address(listens) && net::is_loopback(client_.local_host());
         local_host_ = open ? every_address : client_.local_host();
+        if (fields->size() == 4) {  // the server may have a standby
+            const auto id = store::decode_number((*fields)[3]);
+            if (!id) throw_nonsense();
+            failover_.emplace(client_, *id, address_, secret, name_);
+            return;
+        }
+        client_.loses("; the keys, counters and wills that it held are lost with it, as the store has no standby");
         if (door.empty() || !store::local_doors_wanted()) return;
         client_.move_to(door, secret);
     }
+
+    bool may_have_standby() const noexcept { return failover_.has_value(); }
+    /// Where this process reaches the server.
+    std::string own_host() const { return client_.local_host(); }
+    /// Keeps a standby of the server as long as this object.
+    void keep(std::shared_ptr<store::TcpServer> standby) { server_ = std::move(standby); }
 
     void await_workers(int world_size, const Deadline& deadline) {
         const Instant start = Clock::now();
@@ -129,9 +144,9 @@ class TcpBackend : public StoreBackend {
         const auto raw = store::encode_number(static_cast<std::uint64_t>(world_size));
         const std::string_view count(raw.data(), raw.size());
         try {
-            client_.call(Op::await_workers, {&count, 1}, deadline, abort_flag());
+            request(Op::await_workers, {&count, 1}, deadline);
         } catch (const Timeout&) {
-            const auto present = number(client_.call(Op::count_workers, {}, Deadline::after(wait_slice), abort_flag()));
+            const auto present = number(request(Op::count_workers, {}, Deadline::after(wait_slice)));
             throw DistStoreError(fmt::format("{}: {} of {} users have connected within {}", name_, present, world_size,
                                              store::show_duration(Clock::now() - start)),
                                  {.operation = "TCPStore", .hint = "did every process start, with the same address?"},
@@ -142,6 +157,11 @@ class TcpBackend : public StoreBackend {
  private:
     static std::vector<std::string_view> views(std::span<const std::string> keys) { return {keys.begin(), keys.end()}; }
 
+    std::string request(Op op, std::span<const std::string_view> fields, const Deadline& deadline) {
+        if (failover_) [[unlikely]]
+            return failover_->call(op, fields, deadline, abort_flag());
+        return client_.call(op, fields, deadline, abort_flag());
+    }
     std::string call(Op op, const char* operation, std::initializer_list<std::string_view> fields, Milliseconds timeout,
                      std::string_view key) {
         const Instant start = Clock::now();
@@ -150,7 +170,7 @@ class TcpBackend : public StoreBackend {
             return store::what_is_awaited(name_, operation, {&name, 1});
         });
         try {
-            return client_.call(op, {fields.begin(), fields.size()}, Deadline::after(timeout, start), abort_flag());
+            return request(op, {fields.begin(), fields.size()}, Deadline::after(timeout, start));
         } catch (const Timeout&) {
             const std::string name(key);
             store::throw_timeout(name_, operation, {&name, 1}, start, timeout);
@@ -161,7 +181,7 @@ class TcpBackend : public StoreBackend {
         const Instant start = Clock::now();
         const Patience patience([&] { return store::what_is_awaited(name_, operation, keys); });
         try {
-            return client_.call(op, fields, Deadline::after(timeout, start), abort_flag());
+            return request(op, fields, Deadline::after(timeout, start));
         } catch (const Timeout&) {
             store::throw_timeout(name_, operation, keys, start, timeout);
         }
@@ -183,10 +203,12 @@ class TcpBackend : public StoreBackend {
         throw DistStoreError(fmt::format("{}: the server's answer makes no sense", name_));
     }
 
+    const net::Address address_;
     std::string name_;
     std::string local_host_;
     std::shared_ptr<store::TcpServer> server_;  // outlives the client's connection to it
     store::TcpClient client_;
+    std::optional<store::FailoverClient> failover_;
 };
 
 using ServerMap = std::map<std::pair<std::string, std::uint16_t>, std::weak_ptr<store::TcpServer>>;
@@ -226,7 +248,23 @@ std::shared_ptr<store::TcpServer> make_server(const TCPStoreOptions& options, co
         {.host = options.host, .port = options.port, .is_master = true, .explicit_secret = options.secret}, deadline);
     if (!listener)
         listener = net::listen_tcp(job.is_given ? address_for_all(options.host) : options.host, options.port, deadline);
-    return std::make_shared<store::TcpServer>(std::move(listener), job.secret, job.serve_locally);
+    return std::make_shared<store::TcpServer>(
+        std::move(listener), job.secret, job.serve_locally,
+        options.with_standby ? store::ServerKind::with_standby : store::ServerKind::plain);
+}
+
+/// It listens where its process reaches the primary; where all know the secret, on every address.
+std::shared_ptr<store::TcpServer> make_standby(const TCPStoreOptions& options, const security::JobSecret& job,
+                                               const TcpBackend& client, const Deadline& deadline) {
+    if (!client.may_have_standby()) {
+        throw DistStoreError(
+            fmt::format("{}: is_standby: the server was made without with_standby, and takes no standby",
+                        client.describe()),
+            {.operation = "TCPStore"});
+    }
+    UniqueFd listener = net::listen_tcp(job.is_given ? std::string() : client.own_host(), 0);
+    return std::make_shared<store::TcpServer>(std::move(listener), job.secret, net::Address{options.host, options.port},
+                                              deadline, nullptr);
 }
 
 std::shared_ptr<store::TcpServer> host_server(const TCPStoreOptions& options, const Deadline& deadline) {
@@ -261,6 +299,15 @@ void check_options(const TCPStoreOptions& options) {
     if (!options.is_master && options.master_listen_fd >= 0) {
         throw InvalidArgument("TCPStore: master_listen_fd is for the master only");
     }
+    if (options.is_standby && (options.is_master || options.with_standby)) {
+        throw InvalidArgument(
+            fmt::format("TCPStore: is_standby with {}: expected is_standby alone, in a process that is not the master",
+                        options.is_master ? "is_master" : "with_standby"));
+    }
+    if (options.with_standby && (!options.is_master || options.multi_tenant)) {
+        throw InvalidArgument(options.is_master ? "TCPStore: with_standby and multi_tenant: expected one of them"
+                                                : "TCPStore: with_standby: expected at the master only (is_master)");
+    }
     if (options.timeout < Milliseconds::zero()) {
         throw InvalidArgument(fmt::format("TCPStore: timeout of {} ms: expected 0 or more", options.timeout.count()));
     }
@@ -287,20 +334,26 @@ TCPStore::TCPStore(TCPStoreOptions options) : host_(options.host), port_(options
     Deadline deadline = Deadline::after(options.timeout);
     std::shared_ptr<store::TcpServer> server;
     std::optional<security::Secret> secret;
+    std::optional<security::JobSecret> job;
     if (options.is_master) {
         server = host_server(options, deadline);
         port_ = server->port();
         secret = server->secret();
     } else {
         deadline = after_name(host_, deadline);
-        secret = security::resolve_secret(
-                     {.host = host_, .port = port_, .is_master = false, .explicit_secret = options.secret}, deadline)
-                     .secret;
+        job = security::resolve_secret(
+            {.host = host_, .port = port_, .is_master = false, .explicit_secret = options.secret}, deadline);
+        secret = job->secret;
     }
     const std::string host = options.is_master ? reachable(server->address().host, host_) : host_;
     auto backend = std::make_shared<TcpBackend>(net::Address{host, port_}, *secret, deadline, std::move(server));
     const auto left = [&] { return std::chrono::ceil<Milliseconds>(deadline.remaining()); };
     backend->join(*secret, left());
+    if (options.is_standby) {
+        auto standby = make_standby(options, *job, *backend, deadline);
+        standby_port_ = standby->port();
+        backend->keep(std::move(standby));
+    }
     if (options.is_master && options.wait_for_workers && options.world_size) {
         backend->await_workers(*options.world_size, deadline);
     }

@@ -41,6 +41,18 @@ enum class Op : std::uint8_t {
     post = 15,           ///< as multi_set, but not answered
     post_pipe = 16,      ///< at the local door: asks for a pipe for posts; answered by one byte and its descriptor
     set_will = 17,       ///< key, value: set when this connection ends, unless the key exists
+    // Of a server that may have a standby (standby.hpp):
+    witness = 18,   ///< client, term of its vote or 0, version seen; version, standing, term asked for or 0, address
+    resume = 19,    ///< client: this connection is that client's from now on
+    stand_by = 20,  ///< port: this connection is that of a standby, which listens there
+    follow = 21,    ///< to the standby: client, operation and number of a change, in one field; the body of the request
+    term = 22,      ///< to the standby, as a change: term; it has everything, and may take over
+    pulse = 23,     ///< to the standby: time
+    have = 24,      ///< from the standby: changes so far, time of the last pulse, whether it has asked for votes
+    goes_on = 25,   ///< between the two: the sender goes on without the other
+    leave = 26,     ///< as a change: the client has gone
+    last_answer = 27,  ///< as a change: the number of the client's last change; its answer
+    workers = 28,      ///< as a change: the number of workers so far
     // Answers:
     ok = 64,
     error = 65,   ///< one field: the message

@@ -129,6 +129,20 @@ class Stores(unittest.TestCase):
             dist.TCPStore("127.0.0.1", 0, 3, True, timedelta(milliseconds=200))
         self.assertIn("1 of 3", str(caught.exception))
 
+    def test_a_standby_goes_on_when_the_master_is_gone(self):
+        master = dist.TCPStore("127.0.0.1", 0, is_master=True, with_standby=True)
+        client = dist.TCPStore("127.0.0.1", master.port)
+        standby = dist.TCPStore("127.0.0.1", master.port, is_standby=True)
+        self.assertEqual((master.standby_port, client.standby_port), (0, 0))
+        client.set("k", "v")
+        del master
+        self.assertEqual(client.get("k"), b"v")
+        self.assertEqual(client.add("n", 1), 1)
+        self.assertEqual(standby.get("k"), b"v")
+        self.assertEqual(dist.TCPStore("127.0.0.1", standby.standby_port).get("k"), b"v")
+        with self.assertRaisesRegex(ValueError, "is_standby with is_master"):
+            dist.TCPStore("127.0.0.1", 1, is_master=True, is_standby=True)
+
     @rows("S11-027", "S11-028", "S11-029", "S11-032")
     def test_tenants_handed_sockets_and_libuv(self):
         first = dist.TCPStore("127.0.0.1", 0, is_master=True, multi_tenant=True)
