@@ -7,6 +7,7 @@
 #include "core/this_host.hpp"
 #include "group/surviving.hpp"
 #include "record/call_site.hpp"
+#include "rendezvous/failure_report.hpp"
 #include "rendezvous/growth.hpp"
 
 #include <tutti/error.hpp>
@@ -41,7 +42,8 @@ rendezvous::KeyReader keys_in(std::span<const Store> stores) {
 }
 
 /// What the group's ranks and a newcomer do alike: all join the new world, and leave it again if one could not.
-std::shared_ptr<detail::Group> join_new_world(const GrowthPlan& plan, int rank, const Store& room,
+/// `of_job`: the new group is the job's, so its launcher learns this process's number.
+std::shared_ptr<detail::Group> join_new_world(const GrowthPlan& plan, int rank, const Store& room, bool of_job,
                                               ProcessGroupOptions options, std::function<void()> check) {
     const Deadline deadline = Deadline::after(milliseconds(plan.joining_ms));
     options.store = PrefixStore("world/" + plan.number, room);
@@ -61,6 +63,8 @@ std::shared_ptr<detail::Group> join_new_world(const GrowthPlan& plan, int rank, 
                                                      .joining = {.deadline = deadline, .check = std::move(check)},
                                                      .description = plan.description,
                                                      .senior = plan.senior()});
+        // Before the barrier: a launcher that sees another rank end by itself knows of this one.
+        if (of_job) rendezvous::report_member(rank, plan.size());
         barrier({.group = ProcessGroup(group), .timeout = deadline.timeout()});  // nobody goes on alone
         return group;
     } catch (const DistStoreError& error) {
@@ -109,6 +113,7 @@ ProcessGroup ProcessGroup::grow(const GrowOptions& o) const {
     if (!talk.labels().empty()) TUTTI_INFO("group \"{}\" takes in {}", old->name(), fmt::join(talk.labels(), ", "));
     if (plan.number.empty()) return *this;
     return ProcessGroup(join_new_world(plan, plan.rank_of(old->rank()), stores[0],
+                                       rendezvous::is_rank_of_job(old->rank(), old->size()),
                                        {.pg_options = old->backends().options(),
                                         .device_id = old->backends().device(),
                                         .listen_host = world.setup().listen_host},
@@ -139,7 +144,7 @@ ProcessGroup join(const JoinOptions& o) {
         const Patience patience([&] { return talk.awaited(); });
         plan = rendezvous::carry_out(std::span<const Store>(stores), talk.come(), [&] { return talk.limit(); });
     }
-    return ProcessGroup(join_new_world(plan, talk.rank(), stores[0],
+    return ProcessGroup(join_new_world(plan, talk.rank(), stores[0], true,
                                        {.pg_options = o.pg_options, .listen_host = o.listen_host},
                                        [&] { talk.check(keys_in(stores)); }));
 }

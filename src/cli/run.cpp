@@ -26,6 +26,7 @@ namespace tutti::cli {
 namespace {
 
 constexpr int most_restarts = 1'000'000'000;
+constexpr int restarts_of_replacing = 3;  // torchrun's in its library; its program's, 0, would replace nobody
 constexpr std::uint16_t default_master_port = 29500;  // torchrun's and DeepSpeed's
 
 constexpr double usual_join_timeout_s = 600;  // torchrun's
@@ -39,7 +40,8 @@ struct RunArguments {
     std::string max_restarts, run_id, log_dir, redirects, tee;
     std::string transport;
     std::string colour = "auto";
-    bool no_prefix = false;
+    bool no_prefix = false, replace = false;
+    int spares = 0;
     std::vector<std::string> program;  // for help alone: take_command() takes it
     double timeout_s = 0, grace_s = 3, join_timeout_s = usual_join_timeout_s;
 };
@@ -124,7 +126,12 @@ void add_options(CLI::App& sub, RunArguments& a) {
                *program = "The program", *output = "Output";
     option("-n,-N,--np,--nproc-per-node,--num-gpus", a.ranks, "ranks on each node: a number, cpu, gpu or auto [1]", job)
         ->type_name("N");
-    option("--max-restarts", a.max_restarts, "start all ranks again when one fails, so many times at most [0]", job)
+    option("--max-restarts", a.max_restarts,
+           "start all ranks again when one fails, so many times at most [0; 3 with --replace]", job)
+        ->type_name("N");
+    flag("--replace", a.replace, "replace a rank that fails by a new process, which joins the others", job);
+    option("--spares", a.spares, "so many processes more on each node, which wait to take a place (--replace)", job)
+        ->check(CLI::Range(0, 65536))
         ->type_name("N");
     option("--transport", a.transport, "what carries the data (sets TUTTI_TRANSPORT)", job)
         ->check(one_of({"auto", "shm", "tcp"}));
@@ -196,7 +203,10 @@ launch::Options options_of(const RunArguments& a, const std::vector<std::string>
     if (a.timeout_s > 0) options.timeout = from_seconds(a.timeout_s);
     options.grace = from_seconds(a.grace_s);
     options.join_timeout = from_seconds(join_timeout_of(a));
-    options.max_restarts = number_of({a.max_restarts, "--max-restarts"}, 0, 0, most_restarts);
+    options.replace = a.replace || a.spares > 0;
+    options.spares = a.spares;
+    options.max_restarts =
+        number_of({a.max_restarts, "--max-restarts"}, options.replace ? restarts_of_replacing : 0, 0, most_restarts);
     options.run_id = a.run_id;
     options.log_dir = a.log_dir;
     options.lifeline = a.lifeline;
@@ -233,6 +243,8 @@ int run_on_hosts(const RunArguments& a, launch::Options options, const std::vect
     }
     if (a.module) ssh.forwarded.emplace_back("--module");
     if (a.no_python) ssh.forwarded.emplace_back("--no-python");
+    if (options.replace) ssh.forwarded.push_back(fmt::format("--spares={}", options.spares));
+    if (a.replace) ssh.forwarded.emplace_back("--replace");
     return launch::launch_on_hosts(options, hosts, ssh);
 }
 

@@ -48,13 +48,15 @@ UniqueFd open_reports(const std::string& id) {
 }  // namespace
 
 Attempt::Attempt(const std::vector<Task>& tasks, const Limits& limits, Signals& signals, Guard& guard, Nodes* nodes,
-                 int number)
+                 int number, const Replacements* replacements)
     : tasks_(tasks),
       limits_(limits),
       signals_(signals),
       guard_(guard),
       nodes_(nodes),
       number_(number),
+      replacements_(replacements),
+      restarts_(limits.restarts),
       lifeline_(limits.lifeline),
       reports_(open_reports(guard.id())) {
     TUTTI_ASSERT(!tasks_.empty() && number_ >= 0 && limits_.grace.count() >= 0);
@@ -65,7 +67,9 @@ Attempt::~Attempt() {
 }
 
 Outcome Attempt::run() {
-    start_all();
+    for (const Task& task : tasks_) {
+        if (!start(task)) break;
+    }
     while (open()) {
         wait();
         advance();
@@ -77,32 +81,33 @@ Outcome Attempt::run() {
     return outcome();
 }
 
-void Attempt::start_all() {
-    for (const Task& task : tasks_) {
-        Member& member = members_.emplace_back();
-        output_.add(task);
-        UniqueFd input;
-        if (task.input == Task::Input::terminal) input = std::move(terminal_.emplace().side());
-        if (task.input == Task::Input::lifeline) {
-            int ends[2];
-            if (::pipe2(ends, O_CLOEXEC) != 0)
-                throw std::system_error(errno, std::generic_category(), "tutti run: no pipe for a process");
-            input.reset(ends[0]);
-            member.lifeline.reset(ends[1]);
-            if (::write(ends[1], task.greeting.data(), task.greeting.size()) < 0) member.lifeline.reset();
-        }
-        const int in = task.input == Task::Input::ours ? 0 : input.get();
-        member.child = start(task.command, task.environment, in);
-        TUTTI_ASSERT((member.child.pid > 0) != member.child.not_started.has_value());
-        if (member.child.not_started) {
-            member.ended = Clock::now();
-            note_failures();
-            stop(0);
-            break;
-        }
-        output_.attach(member.child);
-        guard_.watch(member.child.pid);
+// False: it could not be started, and the attempt ends.
+bool Attempt::start(const Task& task) {
+    output_.add(task);
+    Member& member = members_.emplace_back(Member{.task = task, .output = tasks_started_++});
+    TUTTI_ASSERT(tasks_started_ == output_.size());
+    UniqueFd input;
+    if (task.input == Task::Input::terminal) input = std::move(terminal_.emplace().side());
+    if (task.input == Task::Input::lifeline) {
+        int ends[2];
+        if (::pipe2(ends, O_CLOEXEC) != 0)
+            throw std::system_error(errno, std::generic_category(), "tutti run: no pipe for a process");
+        input.reset(ends[0]);
+        member.lifeline.reset(ends[1]);
+        if (::write(ends[1], task.greeting.data(), task.greeting.size()) < 0) member.lifeline.reset();
     }
+    const int in = task.input == Task::Input::ours ? 0 : input.get();
+    member.child = launch::start(task.command, task.environment, in);
+    TUTTI_ASSERT((member.child.pid > 0) != member.child.not_started.has_value());
+    if (member.child.not_started) {
+        member.ended = Clock::now();
+        note_failures();
+        stop(0);
+        return false;
+    }
+    output_.attach(member.child);
+    guard_.watch(member.child.pid);
+    return true;
 }
 
 // While a rank runs, or another node's.
@@ -125,7 +130,7 @@ void Attempt::wait() {
     if (reports_) polled.push_back({reports_.get(), POLLIN, 0});
     const std::size_t first_output = polled.size();
     output_.ask(polled);
-    TUTTI_ASSERT(first_output >= 1 && polled.size() == first_output + 2 * members_.size());
+    TUTTI_ASSERT(first_output >= 1 && polled.size() == first_output + 2 * output_.size());
     if (::poll(polled.data(), polled.size(), wait_ms()) < 0 && errno != EINTR) {
         throw std::system_error(errno, std::generic_category(), "tutti run: poll");
     }
@@ -168,14 +173,13 @@ void Attempt::end_by(int signal) {
 }
 
 void Attempt::pass_to_ranks(int signal) {
-    TUTTI_ASSERT(is_for_ranks(signal) && members_.size() <= tasks_.size());
+    TUTTI_ASSERT(is_for_ranks(signal));
     quit_ |= signal == SIGQUIT;
     if (signal == SIGWINCH && terminal_) terminal_->resize();
     const unsigned char byte = Lifeline::byte_of(signal);
-    for (std::size_t m = 0; m < members_.size(); ++m) {
-        Member& member = members_[m];
+    for (Member& member : members_) {
         if (!member.child.running()) continue;
-        if (tasks_[m].input != Task::Input::lifeline)
+        if (member.task.input != Task::Input::lifeline)
             ::kill(-member.child.pid, signal);
         else if (member.lifeline && ::write(member.lifeline.get(), &byte, 1) < 0)
             member.lifeline.reset();
@@ -205,7 +209,7 @@ void Attempt::tell_nodes() {
         TUTTI_ASSERT(tell_at_.has_value());
         const Child& child = members_[blame_->decisive()].child;
         if (Clock::now() < *tell_at_) return;
-        tell(!child.not_started, exit_status(child), words());
+        tell(!child.not_started && restarts_.may_start_all(), exit_status(child), words());
     } else if (is_full()) {
         tell(false, 1, output_.failure()->text());
     } else if (!running()) {
@@ -266,7 +270,7 @@ void Attempt::reap() {
             has_ended |= note_change(info, now);
     }
     take_reports();  // also those of processes that have just ended
-    if (has_ended) note_failures();
+    if (has_ended) take_deaths();
 }
 
 // True: a rank has ended.
@@ -320,20 +324,24 @@ void Attempt::tell_of_stop(pid_t pid, int signal) {
     say(
         fmt::format("tutti run: {} (pid {}) was stopped by SIG{}: it uses /dev/tty, which belongs to tutti run; "
                     "rank 0 gets on its standard input what is typed\n",
-                    tasks_[static_cast<std::size_t>(member - members_.begin())].name, pid, ::sigabbrev_np(signal)));
+                    member->task.name, pid, ::sigabbrev_np(signal)));
 }
 
 void Attempt::take_reports() {
     bool is_new = false;
     while (const auto bytes = reports_ ? net::take_unix_datagram(reports_.get()) : std::nullopt) {
         auto report = rendezvous::decode_failure_report(*bytes);
-        const auto task = report ? std::ranges::find(tasks_, report->from, &Task::rank) : tasks_.end();
-        if (task == tasks_.end() || report->from < 0 || stopping_) continue;
-        Member& member = members_[static_cast<std::size_t>(task - tasks_.begin())];
-        if (report->code == 0) member.said.reset();
-        if (report->code == 0 || member.said) continue;
-        member.said = std::move(*report);
-        member.said_at = Clock::now();
+        const auto member = std::ranges::find_if(
+            members_, [&](const Member& m) { return report && report->from >= 0 && m.task.number == report->from; });
+        if (member == members_.end() || stopping_) continue;
+        if (report->code == 0) member->said.reset();
+        if (report->code == 0 && report->size > 0 && replacements_ != nullptr && !blame_) {
+            note_rank(*member, report->rank, report->size);
+            continue;
+        }
+        if (report->code == 0 || member->said) continue;
+        member->said = std::move(*report);
+        member->said_at = Clock::now();
         is_new = true;
     }
     if (is_new && blame_) note_failures();
@@ -353,10 +361,9 @@ void Attempt::note_failures() {
 
 std::vector<Suspect> Attempt::suspects() const {
     std::vector<Suspect> all;
-    for (std::size_t m = 0; m < members_.size(); ++m) {
-        const Member& member = members_[m];
-        all.push_back({tasks_[m].name, tasks_[m].rank, &member.child, member.ended, member.stopped_by_us, &member.said,
-                       member.said_at});
+    for (const Member& member : members_) {
+        all.push_back({member.task.name, member.task.rank, &member.child, member.ended,
+                       member.stopped_by_us || (member.is_replaced && !is_lost_), &member.said, member.said_at});
     }
     TUTTI_ASSERT(all.size() == members_.size());
     return all;
@@ -393,10 +400,9 @@ void Attempt::stop(int signal) {
 }
 
 void Attempt::kill_all(int signal) {
-    for (std::size_t m = 0; m < members_.size(); ++m) {
-        Member& member = members_[m];
+    for (Member& member : members_) {
         if (!member.child.running()) continue;
-        if (tasks_[m].input == Task::Input::lifeline && signal != SIGKILL) {
+        if (member.task.input == Task::Input::lifeline && signal != SIGKILL) {
             member.lifeline.reset();
             continue;
         }
@@ -433,10 +439,13 @@ Outcome Attempt::outcome() const {
         result = {outcome_->status, outcome_->again && ended_by_ == 0, result.report};
     else if (blame_)
         result = {exit_status(members_[blame_->decisive()].child),
-                  !members_[blame_->decisive()].child.not_started && ended_by_ == 0 && !is_full(), result.report};
+                  !members_[blame_->decisive()].child.not_started && restarts_.may_start_all() && ended_by_ == 0 &&
+                      !is_full(),
+                  result.report};
     else if (timed_out_)
         result.status = 124;
     if (result.status == 0 && is_full()) result.status = 1;
+    result.repairs = restarts_.repairs();
     return result;
 }
 
@@ -466,16 +475,20 @@ std::string Attempt::report_failure() const {
     const std::size_t decisive = blame_->decisive();
     const Child& child = members_[decisive].child;
     const bool ssh_failed = child.not_started || exit_status(child) == 255;
-    if (tasks_[decisive].reports_itself && !ssh_failed) return {};
+    if (members_[decisive].task.reports_itself && !ssh_failed) return {};
     std::string text = fmt::format("tutti run: {}\n", words());
     if (child.not_started) text += fmt::format("  the program: {}\n", tasks_.front().command.front());
     // One that has the same verdict to say has said it.
     const bool repeats = blame_->way == Blame::Way::accused && blame_->culprit && members_[*blame_->culprit].said;
-    if (blame_->culprit && !repeats && !output_.tail(*blame_->culprit).empty()) {
-        text += "  its last lines:\n";
-        for (const std::string& line : output_.tail(*blame_->culprit)) text += fmt::format("    {}\n", line);
+    if (blame_->culprit && !repeats) {
+        const auto& lines = output_.tail(members_[*blame_->culprit].output);
+        if (!lines.empty()) text += "  its last lines:\n";
+        for (const std::string& line : lines) text += fmt::format("    {}\n", line);
     }
-    return text + the_others(*blame_, suspects());
+    text += the_others(*blame_, suspects());
+    if (replacements_ == nullptr || child.not_started) return text;
+    if (is_lost_) return text + "  no rank was left that could take another process in (docs/membership.md)\n";
+    return text + (restarts_.left() == 0 ? "  no restarts were left\n" : "");
 }
 
 std::string Attempt::words() const {

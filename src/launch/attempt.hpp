@@ -1,5 +1,6 @@
 // Attempt: runs a set of processes from their start to the end of the last one. It passes on their output, ends them
-// all when one fails or the job is told to end, and reports the outcome. A job without restarts is one attempt.
+// all when one fails or the job is told to end, and reports the outcome. A job without restarts is one attempt. Where
+// ranks that die are replaced (Replacements), it goes on without them and starts newcomers.
 //
 // Threads: the main thread.
 #pragma once
@@ -10,6 +11,7 @@
 #include "launch/memory_kills.hpp"
 #include "launch/nodes.hpp"
 #include "launch/output.hpp"
+#include "launch/restarts.hpp"
 #include "launch/signals.hpp"
 #include "launch/task.hpp"
 #include "launch/terminal.hpp"
@@ -18,6 +20,7 @@
 
 #include <chrono>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,19 +33,28 @@ struct Limits {
     std::chrono::milliseconds report_time;             ///< between a failure and SIGTERM
     std::chrono::milliseconds grace;                   ///< between SIGTERM and SIGKILL
     bool lifeline = false;                             ///< end of standard input ends the attempt (Lifeline)
+    int restarts = 0;                                  ///< that are left
+};
+
+/// How ranks that die are replaced.
+struct Replacements {
+    std::function<Task(int slot, int number)> newcomer;  ///< the task of another one
+    std::function<std::string(int rank)> prefix;         ///< of a rank's lines
 };
 
 struct Outcome {
     int status = 0;
     bool again = false;  ///< a task failed: another attempt may succeed
     std::string report;  ///< for stderr; empty: nothing to say
+    int repairs = 0;     ///< restarts that were taken for processes that others have replaced
 };
 
 class Attempt {
  public:
-    /// All arguments must outlive it. `nodes`: null for a job on one node; `number`: the attempt's, from 0.
+    /// All arguments must outlive it. `nodes`: null for a job on one node; `number`: the attempt's, from 0;
+    /// `replacements`: null: the attempt ends when one of its processes fails.
     Attempt(const std::vector<Task>& tasks, const Limits& limits, Signals& signals, Guard& guard, Nodes* nodes,
-            int number);
+            int number, const Replacements* replacements = nullptr);
     ~Attempt();
     Outcome run();
     /// Whether to keep waiting for a reader of the job's output; called while nobody reads it.
@@ -51,15 +63,18 @@ class Attempt {
  private:
     using Moment = std::chrono::steady_clock::time_point;
     struct Member {
-        Child child;
-        UniqueFd lifeline;
+        Task task;
+        std::size_t output;  // its number there
+        Child child{};
+        UniqueFd lifeline{};
         Moment ended{}, said_at{};
         std::optional<rendezvous::FailureReport> said{};
         bool stopped_by_us = false;
-        bool is_kept = false;  // it has ended, but is not reaped: other ranks may look how
+        bool is_kept = false;      // it has ended, but is not reaped: other ranks may look how
+        bool is_replaced = false;  // it has failed, and the attempt goes on
     };
 
-    void start_all();
+    bool start(const Task& task);
     void wait();
     void take_news();
     void take_reports();
@@ -73,6 +88,13 @@ class Attempt {
     bool note_change(const siginfo_t& info, Moment now);
     void collect(Member& member);
     void collect();
+    void take_deaths();
+    bool replace(std::size_t index);
+    void note_rank(Member& member, int rank, int size);
+    template <class Which>
+    void drop_replaced(Which which);
+    bool are_lost() const;
+    std::vector<const Member*> waiting() const;
     void note_failures();
     void check_output();
     bool is_full() const;
@@ -81,6 +103,7 @@ class Attempt {
     void kill_all(int signal);
     void kill_orphans();
     bool running() const;
+    bool works() const;
     bool open() const;
     void tell_nodes();
     std::vector<Suspect> suspects() const;
@@ -95,10 +118,14 @@ class Attempt {
     Guard& guard_;
     Nodes* nodes_;
     const int number_;
+    const Replacements* const replacements_;
+    Restarts restarts_;
     Lifeline lifeline_;
     const UniqueFd reports_;  // the socket for FailureReports
     const MemoryKills memory_kills_;
     std::deque<Member> members_;
+    std::size_t tasks_started_ = 0;
+    bool is_lost_ = false;  // no rank is left that could take newcomers in
     std::optional<Terminal> terminal_;
     std::optional<Blame> blame_;
     std::optional<Moment> tell_at_, terminate_at_, kill_at_;

@@ -83,7 +83,9 @@ Environment environment_with(const Environment& changes) {
         for (const std::string& variable : *list) variables[name_of(variable)] = variable;
     }
     Environment result;
-    for (auto& [name, variable] : variables) result.push_back(std::move(variable));
+    for (auto& [name, variable] : variables) {
+        if (name.size() < variable.size()) result.push_back(std::move(variable));
+    }
     return result;
 }
 

@@ -17,7 +17,7 @@ namespace tutti::launch {
 
 /// NAME=value; of equal names the last one counts.
 using Environment = std::vector<std::string>;
-/// This process's environment with `changes` in place of equal names.
+/// This process's environment with `changes` in place of equal names; a change without "=" removes its variable.
 Environment environment_with(const Environment& changes);
 
 struct Child {

@@ -34,13 +34,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-std::string prefix_of(int rank, const Options& options) {
-    TUTTI_ASSERT(rank >= 0);
+// Of "rank 2": "[rank 2] ", in the second colour.
+std::string prefix_of(const std::string& name, int number, const Options& options) {
+    TUTTI_ASSERT(number >= 0);
     if (!options.prefix) return {};
     static constexpr std::array<int, 6> colours = {36, 33, 35, 32, 34, 31};
-    const std::string text = fmt::format("[rank {}]", rank);
+    const std::string text = fmt::format("[{}]", name);
     if (!options.colour) return text + " ";
-    return fmt::format("\033[{}m{}\033[0m ", colours[static_cast<std::size_t>(rank) % colours.size()], text);
+    return fmt::format("\033[{}m{}\033[0m ", colours[static_cast<std::size_t>(number) % colours.size()], text);
 }
 
 void check(const Options& o) {
@@ -62,6 +63,11 @@ void check(const Options& o) {
     }
     if (o.max_restarts < 0)
         throw InvalidArgument(fmt::format("tutti run: --max-restarts {}: expected zero or more", o.max_restarts));
+    if (o.spares < 0 || o.spares > 65536)
+        throw InvalidArgument(fmt::format("tutti run: --spares {}: expected 0 to 65536", o.spares));
+    if ((o.replace || o.spares > 0) && o.max_restarts == 0)
+        throw InvalidArgument(
+            "tutti run: --max-restarts 0: expected 1 or more with --replace or --spares: as often ranks are replaced");
     if (o.log_dir.empty() && o.redirects.any())
         throw InvalidArgument("tutti run: --redirects needs --log-dir: the folder where the files are to be");
     // A name that means this machine only here (Debian gives the host's own name 127.0.1.1) is of no use to others.
@@ -85,7 +91,7 @@ void check(const Options& o) {
 void check_descriptors(const Options& o) {
     constexpr std::uint64_t own = 32;
     const std::uint64_t of_each = o.log_dir.empty() ? 4 : 6, hard = descriptors::limits().hard;
-    const std::uint64_t count = own + of_each * static_cast<std::uint64_t>(o.ranks);
+    const std::uint64_t count = own + of_each * static_cast<std::uint64_t>(o.ranks + o.spares);
     if (count <= hard) return;
     throw DistBackendError(
         fmt::format("tutti run: {} ranks on this node need {} open files in the launcher, and this process may have "
@@ -128,16 +134,23 @@ class Job {
             layout_ = next.value_or(layout_);
             attempt = nodes_ ? layout_.attempt : attempt;  // a launcher that takes a place comes to a later one
             const auto tasks = tasks_of(attempt);
-            TUTTI_ASSERT(tasks.size() == static_cast<std::size_t>(options_.ranks));
-            const Limits limits{started_, options_.timeout, options_.report_time, options_.grace, options_.lifeline};
+            TUTTI_ASSERT(tasks.size() == static_cast<std::size_t>(options_.ranks + options_.spares));
+            const int restarts = std::max(0, options_.max_restarts - attempt - repairs_);
+            const Limits limits{started_,       options_.timeout,  options_.report_time,
+                                options_.grace, options_.lifeline, restarts};
+            const Replacements replacements{
+                [&](int slot, int number) { return newcomer(attempt, slot, number); },
+                [&](int rank) { return prefix_of(fmt::format("rank {}", rank), rank, options_); }};
             Outcome outcome;
             {
-                Attempt current(tasks, limits, signals_, guard_, nodes_ ? &*nodes_ : nullptr, attempt);
+                Attempt current(tasks, limits, signals_, guard_, nodes_ ? &*nodes_ : nullptr, attempt,
+                                options_.replace ? &replacements : nullptr);
                 outcome = current.run();
+                repairs_ += outcome.repairs;
                 const bool again = outcome.again && attempt < options_.max_restarts;
                 if (again && !outcome.report.empty())
-                    outcome.report += fmt::format("tutti run: starting all ranks again ({} of {})\n", attempt + 1,
-                                                  options_.max_restarts);
+                    outcome.report += fmt::format("tutti run: starting all ranks again ({} of {})\n",
+                                                  attempt + 1 + repairs_, options_.max_restarts);
                 say(outcome.report, current.patience());
                 if (!again) return outcome.status;
             }
@@ -203,52 +216,77 @@ class Job {
         }
     }
 
-    std::vector<Task> tasks_of(int attempt) const {
-        const auto text = [](int number) { return std::to_string(number); };
-        const std::string size = text(layout_.world_size);
-        TUTTI_ASSERT(layout_.first_rank >= 0 && layout_.world_size - layout_.first_rank >= options_.ranks);
-        Environment common = options_.environment;
+    // What ranks and newcomers have in common.
+    Task task_of(int attempt, int slot, int number) const {
+        const auto text = [](int value) { return std::to_string(value); };
+        Environment variables = options_.environment;
         for (const std::string& variable :
-             {"WORLD_SIZE=" + size, "ROLE_WORLD_SIZE=" + size, "LOCAL_WORLD_SIZE=" + text(options_.ranks),
+             {"LOCAL_RANK=" + text(slot), "LOCAL_WORLD_SIZE=" + text(options_.ranks),
               "GROUP_RANK=" + text(options_.node_rank), "GROUP_WORLD_SIZE=" + text(options_.nodes),
               std::string("ROLE_NAME=default"), "MASTER_ADDR=" + address_, "MASTER_PORT=" + text(layout_.ranks_port),
               "TORCHELASTIC_RUN_ID=" + layout_.run_id, "TORCHELASTIC_RESTART_COUNT=" + text(attempt),
               "TORCHELASTIC_MAX_RESTARTS=" + text(options_.max_restarts),
               std::string("TORCHELASTIC_USE_AGENT_STORE=False"), "TUTTI_STORE_PORT=" + text(port_),
-              "TUTTI_LAUNCHER_MASTER_PORT=" + text(layout_.ranks_port), guard_.variable()}) {
-            common.push_back(variable);
+              "TUTTI_LAUNCHER_MASTER_PORT=" + text(layout_.ranks_port), guard_.variable(),
+              "TUTTI_LAUNCH_NUMBER=" + text(number),
+              std::string(options_.replace ? "TUTTI_REPLACES=1" : "TUTTI_REPLACES"),
+              "TUTTI_JOB_SECRET=" + layout_.secret}) {
+            variables.push_back(variable);
         }
-        common.push_back("TUTTI_JOB_SECRET=" + layout_.secret);
+        Task task{.number = number, .slot = slot, .command = options_.command, .environment = std::move(variables)};
+        TUTTI_ASSERT(options_.program_words >= 1 && options_.program_words <= options_.command.size());
+        if (options_.local_rank_argument)
+            task.command.insert(task.command.begin() + static_cast<std::ptrdiff_t>(options_.program_words),
+                                fmt::format("--local-rank={}", slot));
+        return task;
+    }
+
+    // It has no number in the job yet, also where this launcher is itself a rank of another one.
+    Task newcomer(int attempt, int slot, int number) const {
+        const int spare = number - options_.ranks;
+        Task task = task_of(attempt, slot, number);
+        task.is_newcomer = true;
+        task.name = options_.nodes == 1 ? fmt::format("spare {}", spare)
+                                        : fmt::format("spare {}.{}", options_.node_rank, spare);
+        task.prefix = prefix_of(task.name, number, options_);
+        for (const char* change : {"TUTTI_NEWCOMER=1", "RANK", "WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE"})
+            task.environment.emplace_back(change);
+        task.environment = environment_with(task.environment);
+        set_logs(task, attempt, fmt::format("spare_{}", task.name.substr(std::string("spare ").size())));
+        return task;
+    }
+
+    std::vector<Task> tasks_of(int attempt) const {
+        TUTTI_ASSERT(layout_.first_rank >= 0 && layout_.world_size - layout_.first_rank >= options_.ranks);
         std::vector<Task> tasks;
         for (int local = 0; local < options_.ranks; ++local) {
             const int rank = layout_.first_rank + local;
-            Environment mine = common;
-            for (const char* name : {"RANK", "ROLE_RANK"}) mine.push_back(fmt::format("{}={}", name, rank));
-            mine.push_back(fmt::format("LOCAL_RANK={}", local));
-            const Task::Input own_input = ::isatty(0) != 0 ? Task::Input::terminal : Task::Input::ours;
-            const bool reads = rank == 0 && !options_.lifeline;
-            Task& task = tasks.emplace_back(Task{.name = fmt::format("rank {}", rank),
-                                                 .rank = rank,
-                                                 .prefix = prefix_of(rank, options_),
-                                                 .command = options_.command,
-                                                 .environment = environment_with(mine),
-                                                 .input = reads ? own_input : Task::Input::nothing});
-            TUTTI_ASSERT(options_.program_words >= 1 && options_.program_words <= options_.command.size());
-            if (options_.local_rank_argument)
-                task.command.insert(task.command.begin() + static_cast<std::ptrdiff_t>(options_.program_words),
-                                    fmt::format("--local-rank={}", local));
-            set_logs(task, attempt, rank, local);
+            Task& task = tasks.emplace_back(task_of(attempt, local, local));
+            task.name = fmt::format("rank {}", rank);
+            task.rank = rank;
+            task.prefix = prefix_of(task.name, rank, options_);
+            for (const char* name : {"RANK", "ROLE_RANK"}) task.environment.push_back(fmt::format("{}={}", name, rank));
+            for (const char* name : {"WORLD_SIZE", "ROLE_WORLD_SIZE"})
+                task.environment.push_back(fmt::format("{}={}", name, layout_.world_size));
+            task.environment.emplace_back("TUTTI_NEWCOMER");  // not that of another job, in which this one runs
+            task.environment = environment_with(task.environment);
+            if (rank == 0 && !options_.lifeline)
+                task.input = ::isatty(0) != 0 ? Task::Input::terminal : Task::Input::ours;
+            set_logs(task, attempt, std::to_string(rank));
         }
+        for (int k = 0; k < options_.spares; ++k)
+            tasks.push_back(newcomer(attempt, options_.ranks + k, options_.ranks + k));
         return tasks;
     }
 
-    void set_logs(Task& task, int attempt, int rank, int local) const {
+    void set_logs(Task& task, int attempt, const std::string& name) const {
+        const int local = task.slot;
         if (options_.log_dir.empty()) return;
         const bool all = !options_.redirects.any() && !options_.tee.any();
         const int hidden = options_.redirects.of(local) & ~options_.tee.of(local);
         TUTTI_ASSERT(hidden >= 0 && hidden <= 3);
         const int logged = all ? 3 : options_.redirects.of(local) | options_.tee.of(local);
-        const std::string folder = fmt::format("{}/{}/attempt_{}/{}", options_.log_dir, layout_.run_id, attempt, rank);
+        const std::string folder = fmt::format("{}/{}/attempt_{}/{}", options_.log_dir, layout_.run_id, attempt, name);
         if ((logged & 1) != 0) task.out_log = folder + "/stdout.log";
         if ((logged & 2) != 0) task.err_log = folder + "/stderr.log";
         task.shows_out = (hidden & 1) == 0;
@@ -267,6 +305,7 @@ class Job {
     std::optional<store::TcpServer> server_;
     std::optional<Nodes> nodes_;
     Nodes::Layout layout_;
+    int repairs_ = 0;  // restarts that replaced ranks, in all attempts
     int end_ = 1;
 };
 

@@ -68,6 +68,7 @@ class Lines {
     std::error_code add(std::string_view bytes);
     /// Passes on the rest, which has no line end: a prefixed line gets one.
     std::error_code finish();
+    void set_prefix(std::string prefix) { prefix_ = std::move(prefix); }
     /// Whether another rank's long line holds the destination: do not call add() yet.
     bool must_wait() const { return to_ >= 0 && shared_->held && shared_->line != this; }
     /// Whether the others wait for the end of this one's long line.

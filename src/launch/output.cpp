@@ -68,6 +68,14 @@ void Output::attach(Child& child) {
     members_.back().streams[1].pipe = std::move(child.err);
 }
 
+void Output::rename(std::size_t process, const std::string& name, const std::string& prefix) {
+    TUTTI_ASSERT(process < members_.size());
+    for (Stream& stream : members_[process].streams) {
+        stream.name = name;
+        stream.lines.set_prefix(prefix);
+    }
+}
+
 std::vector<Output::Stream*> Output::streams() {
     std::vector<Stream*> all;
     for (Member& member : members_) {

@@ -28,6 +28,10 @@ class Output {
     void add(const Task& task);
     /// Takes over the pipes of `child`, the process that was added last and has been started.
     void attach(Child& child);
+    /// The process that was added as number `process` has another name from now on; its style stays.
+    void rename(std::size_t process, const std::string& name, const std::string& prefix);
+    /// How many have been added.
+    std::size_t size() const noexcept { return members_.size(); }
     /// Appends the descriptors of the pipes to `polled`. After poll(2), call take(polled, index of the first of them).
     void ask(std::vector<pollfd>& polled);
     void take(const std::vector<pollfd>& polled, std::size_t first);

@@ -1,5 +1,6 @@
 #include "rendezvous/failure_report.hpp"
 
+#include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/text.hpp"
 #include "core/unix_socket.hpp"
@@ -11,15 +12,19 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <mutex>
+#include <utility>
 
 namespace tutti::rendezvous {
 
-TUTTI_OBJECT(FailureReport, from, code, culprit, place, text);
+TUTTI_OBJECT(FailureReport, from, code, culprit, place, text, rank, size);
 
 namespace {
 
 constexpr std::size_t text_max = 16384;
 std::atomic<bool> has_reported{false};
+std::mutex member_mutex;
+std::optional<std::pair<int, int>> member;  // rank and size, as reported; guarded by member_mutex
 
 std::optional<int> number(const char* variable) {
     const auto text = env::get(variable);
@@ -28,7 +33,7 @@ std::optional<int> number(const char* variable) {
 
 bool send(FailureReport report) {
     const auto launcher = env::get("TUTTI_LAUNCHER");
-    const auto from = number("RANK");
+    const auto from = number("TUTTI_LAUNCH_NUMBER");
     if (!launcher || !from) return false;
     report.from = *from;
     return net::send_unix_datagram(report_address(*launcher), encode(std::move(report)));
@@ -64,8 +69,7 @@ void report_failure(const std::exception_ptr& error, int rank, int size, const s
             report.place = fmt::format("{}, pid {}", card.host_name, card.process);
         }
         // A program may make worlds in which its ranks have other numbers.
-        const bool is_job = number("RANK") == rank && number("WORLD_SIZE") == size;
-        if (is_job && peer < size) report.culprit = peer;
+        if (is_rank_of_job(rank, size) && peer < size) report.culprit = peer;
         if (send(std::move(report))) has_reported = true;
     } catch (...) {  // NOLINT(bugprone-empty-catch): the launcher goes by how this process ends
     }
@@ -76,6 +80,24 @@ void report_joined() noexcept {
         if (has_reported.exchange(false)) send({});
     } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it goes by what it knows
     }
+}
+
+void report_member(int rank, int size) noexcept {
+    TUTTI_ASSERT(rank >= 0 && rank < size);
+    try {
+        {
+            const std::lock_guard lock(member_mutex);
+            member = {rank, size};
+        }
+        send({.rank = rank, .size = size});
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it goes by what it knows
+    }
+}
+
+bool is_rank_of_job(int rank, int size) {
+    const std::lock_guard lock(member_mutex);
+    if (member) return *member == std::pair(rank, size);
+    return number("RANK") == rank && number("WORLD_SIZE") == size;
 }
 
 }  // namespace tutti::rendezvous

@@ -1,6 +1,6 @@
-// FailureReport: tells the launcher that started this rank how its world failed: the error, and the rank that it is
-// about. The culprit is often not the first rank to exit: it may hang while the ranks that wait for it time out and
-// exit, and only they know for which rank they waited.
+// FailureReport: tells the launcher that started this process how its world failed: the error, and the rank that it is
+// about; or which rank of the job it has become (newcomers.hpp). The culprit is often not the first rank to exit: it
+// may hang while the ranks that wait for it time out and exit, and only they know for which rank they waited.
 //
 // It is one datagram to the abstract Unix socket that `tutti run` names by TUTTI_LAUNCHER. Nothing depends on it: if it
 // is lost, or launcher and rank are in different network name spaces, the launcher judges by how processes end.
@@ -20,12 +20,13 @@
 namespace tutti::rendezvous {
 
 struct FailureReport {
-    int from = -1;  ///< the reporting rank, by its launcher's number (RANK)
+    int from = -1;  ///< the reporting process, by its launcher's number (TUTTI_LAUNCH_NUMBER)
     int code = 0;   ///< an ErrorCode; 0: this rank has joined a new world, which withdraws its earlier reports
     int culprit =
         -1;  ///< the rank that the error is about, by the launcher's number; -1: none, or it has no such number
-    std::string place{};  ///< of the culprit: "node07, pid 4711"; empty: not known
-    std::string text{};   ///< the error's message
+    std::string place{};      ///< of the culprit: "node07, pid 4711"; empty: not known
+    std::string text{};       ///< the error's message
+    int rank = -1, size = 0;  ///< with code 0: the process is this rank of the job's `size`; size 0: as before
 };
 
 std::string encode(FailureReport report);
@@ -38,5 +39,9 @@ std::string report_address(std::string_view id);
 void report_failure(const std::exception_ptr& error, int rank, int size, const std::vector<Card>& cards) noexcept;
 /// Tells the launcher that this process has joined a world, which withdraws its earlier reports.
 void report_joined() noexcept;
+/// Tells the launcher that this process is now rank `rank` of the job's `size`.
+void report_member(int rank, int size) noexcept;
+/// Whether rank `rank` of `size` is this process's number in the job: RANK and WORLD_SIZE, or those of report_member().
+bool is_rank_of_job(int rank, int size);
 
 }  // namespace tutti::rendezvous

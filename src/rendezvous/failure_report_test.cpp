@@ -16,11 +16,12 @@ class Reports : public testing::Test {
  protected:
     Reports() {
         ::setenv("TUTTI_LAUNCHER", id_.c_str(), 1);
+        ::setenv("TUTTI_LAUNCH_NUMBER", "5", 1);
         ::setenv("RANK", "1", 1);
         ::setenv("WORLD_SIZE", "3", 1);
     }
     ~Reports() override {
-        for (const char* name : {"TUTTI_LAUNCHER", "RANK", "WORLD_SIZE"}) ::unsetenv(name);
+        for (const char* name : {"TUTTI_LAUNCHER", "TUTTI_LAUNCH_NUMBER", "RANK", "WORLD_SIZE"}) ::unsetenv(name);
     }
     std::optional<FailureReport> heard() const {
         const auto bytes = net::take_unix_datagram(socket_.get());
@@ -41,7 +42,7 @@ TEST_F(Reports, name_the_rank_that_the_error_is_about) {
     report_failure(timeout_of(2), 1, 3, cards);
     const auto report = heard();
     ASSERT_TRUE(report);
-    EXPECT_EQ(report->from, 1);
+    EXPECT_EQ(report->from, 5);
     EXPECT_EQ(report->code, static_cast<int>(ErrorCode::timeout));
     EXPECT_EQ(report->culprit, 2);
     EXPECT_EQ(report->place, "node07, pid 4711");
@@ -62,6 +63,21 @@ TEST_F(Reports, are_taken_back_by_a_world_that_comes_together_later) {
     EXPECT_EQ(heard().value_or(FailureReport{.code = 7}).code, 0);
     report_joined();
     EXPECT_FALSE(heard()) << "there is nothing to take back";
+}
+
+TEST_F(Reports, say_which_rank_of_the_job_a_process_has_become) {
+    EXPECT_TRUE(is_rank_of_job(1, 3));
+    report_member(2, 4);
+    const auto report = heard();
+    ASSERT_TRUE(report);
+    EXPECT_EQ(report->from, 5);
+    EXPECT_EQ(report->code, 0);
+    EXPECT_EQ(report->rank, 2);
+    EXPECT_EQ(report->size, 4);
+    EXPECT_FALSE(is_rank_of_job(1, 3));
+    report_failure(timeout_of(3), 2, 4, {});
+    EXPECT_EQ(heard().value_or(FailureReport{}).culprit, 3);
+    report_member(1, 3);  // for the tests that come later in this process
 }
 
 TEST_F(Reports, are_none_where_no_launcher_listens) {

@@ -1,0 +1,90 @@
+// A job whose ranks change, for replace_test.py and members_test.sh.
+//
+//   member_program STEPS MODE [RANK@STEP...]   kills itself with SIGKILL where it is this rank in this step of the
+//   first
+//                                              attempt, unless it came later
+//   MODE   repair: after an error all ranks take newcomers in; take: they also take in those that wait between steps;
+//          never: they end with the error; leave: the others go on alone, and end well
+#include <tutti/newcomers.hpp>
+#include <tutti/tutti.hpp>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string variable(const char* name) {
+    const char* value = std::getenv(name);
+    return value == nullptr ? "" : value;
+}
+
+void say(const std::string& text) {
+    fmt::print("{}\n", text);
+    std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const std::int64_t steps = std::atoi(argv[1]);
+    const std::string mode = argv[2];
+    const bool is_newcomer = variable("TUTTI_NEWCOMER") == "1";
+    const bool is_first = variable("TORCHELASTIC_RESTART_COUNT") == "0";
+    tutti::Store store =
+        tutti::TCPStore({.host = variable("MASTER_ADDR"),
+                         .port = static_cast<std::uint16_t>(std::atoi(variable("TUTTI_STORE_PORT").c_str()))});
+    store = tutti::PrefixStore("attempt/" + variable("TORCHELASTIC_RESTART_COUNT"), store);
+    const auto say_who = [] {
+        say(fmt::format("pid {} slot {} rank '{}' of '{}' replaces '{}'", ::getpid(), variable("LOCAL_RANK"),
+                        variable("RANK"), variable("WORLD_SIZE"), variable("TUTTI_REPLACES")));
+    };
+    tutti::ProcessGroup g;
+    std::array<std::int64_t, 1> step{0};
+    if (is_newcomer) {
+        say_who();
+        g = tutti::join({.place = store});
+        g.adopt({step});
+        say(fmt::format("joined as rank {} of {} at step {}", g.rank(), g.size(), step[0]));
+    } else {
+        g = tutti::ProcessGroup({.store = store,
+                                 .rank = std::atoi(variable("RANK").c_str()),
+                                 .world_size = std::atoi(variable("WORLD_SIZE").c_str()),
+                                 .timeout = 10s});
+        say_who();
+    }
+    while (step[0] < steps) {
+        for (int death = 3; death < argc; ++death) {
+            const bool now = argv[death] == fmt::format("{}@{}", g.rank(), step[0]);
+            if (now && !is_newcomer && is_first) std::raise(SIGKILL);
+        }
+        try {
+            std::array<std::int64_t, 2> sums{1, 0};
+            if (mode == "take" && g.rank() == 0) sums[1] = tutti::newcomers_waiting({.place = store});
+            tutti::all_reduce(sums, {.group = g});
+            if (sums[0] != g.size()) return 9;
+            ++step[0];
+            if (sums[1] > 0) {
+                g = g.grow({.place = store});
+                g.adopt({step});
+            }
+        } catch (const tutti::DistError& error) {
+            if (mode == "never") throw;
+            if (mode == "leave") break;
+            g = g.grow({.place = store});
+            g.adopt({step});
+        }
+        std::this_thread::sleep_for(10ms);
+    }
+    if (mode != "leave") tutti::barrier({.group = g});
+    say(fmt::format("done as rank {} of {} at step {}", g.rank(), g.size(), step[0]));
+}
