@@ -25,6 +25,7 @@ extern char** environ;
 namespace tutti::cli {
 namespace {
 
+constexpr int most_nodes = 65536;
 constexpr int most_restarts = 1'000'000'000;
 constexpr int restarts_of_replacing = 3;  // torchrun's in its library; its program's, 0, would replace nobody
 constexpr std::uint16_t default_master_port = 29500;  // torchrun's and DeepSpeed's
@@ -33,7 +34,7 @@ constexpr double usual_join_timeout_s = 600;  // torchrun's
 
 struct RunArguments {
     std::string ranks;  // as given
-    std::string nodes, node_rank, master_addr, master_port, endpoint;
+    std::string nodes, node_rank, master_addr, master_port, endpoint, join;
     std::string hostfile, include, exclude, launcher_args;
     int ssh_port = 0;
     bool standalone = false, use_env = true, module = false, no_python = false, lifeline = false;
@@ -43,7 +44,7 @@ struct RunArguments {
     bool no_prefix = false, replace = false;
     int spares = 0;
     std::vector<std::string> program;  // for help alone: take_command() takes it
-    double timeout_s = 0, grace_s = 3, join_timeout_s = usual_join_timeout_s;
+    double timeout_s = 0, grace_s = 3, join_timeout_s = usual_join_timeout_s, last_call_s = 30;  // torchrun's
 };
 
 int count_gpus() {
@@ -65,18 +66,21 @@ int ranks_of(const launch::Given& given) {
     return *value;
 }
 
-// torchrun allows a range there, for jobs that change their size.
-int nodes_of(const launch::Given& given) {
+struct NodeCount {
+    int least = 1, most = 1;
+    bool is_range = false;
+};
+
+// A range is for jobs that change their size.
+NodeCount nodes_of(const launch::Given& given) {
     const std::string& text = given.value;
-    if (text.empty()) return 1;
+    if (text.empty()) return {};
     const std::size_t colon = text.find(':');
     const auto least = number_in<int>(text.substr(0, colon));
     const auto most = colon == std::string::npos ? least : number_in<int>(text.substr(colon + 1));
-    if (!least || !most || *least != *most || *least < 1 || *least > 65536) {
-        throw InvalidArgument(
-            fmt::format("tutti run: {}: expected 1 to 65536 (jobs do not change their size)", given.text()));
-    }
-    return *least;
+    if (!least || !most || *least > *most || *least < 1 || *most > 65536)
+        throw InvalidArgument(fmt::format("tutti run: {}: expected 1 to 65536, or MIN:MAX", given.text()));
+    return {*least, *most, *least != *most};
 }
 
 int number_of(const launch::Given& given, int otherwise, int least, int most) {
@@ -101,6 +105,17 @@ launch::Placement placement_of(const RunArguments& a) {
                 "tutti run: --rdzv-endpoint says what --master-addr and --master-port say: expected "
                 "one of both ways");
         launch::set_endpoint(placement, {a.endpoint, "--rdzv-endpoint"});
+    }
+    if (!a.join.empty()) {
+        if (placement.nodes || placement.node_rank || placement.master_addr || placement.master_port ||
+            !a.hostfile.empty() || a.standalone)
+            throw InvalidArgument(
+                "tutti run: --join takes the place of --nnodes, --node-rank, --master-addr, --master-port, "
+                "--rdzv-endpoint, --hostfile and --standalone: expected none of them beside it");
+        launch::set_endpoint(placement, {a.join, "--join"});
+        if (!placement.master_port)
+            throw InvalidArgument(fmt::format("tutti run: --join {}: expected HOST:PORT of node 0", a.join));
+        return placement;
     }
     if (a.standalone || !a.hostfile.empty()) return placement;
     if (const std::string taken = launch::complete(placement, launch::this_pod()); !taken.empty())
@@ -143,8 +158,15 @@ void add_options(CLI::App& sub, RunArguments& a) {
     option("--run-id,--rdzv-id", a.run_id, "TORCHELASTIC_RUN_ID [random]", job);
     flag("--standalone", a.standalone, "one node, any free port (as without any flag of several nodes)", job);
 
-    option("--nnodes,--num-nodes", a.nodes, "number of nodes; of the hostfile: the first so many", nodes)
+    option("--nnodes,--num-nodes", a.nodes,
+           "number of nodes; of the hostfile: the first so many; MIN:MAX: MIN are enough, others may come and go",
+           nodes)
         ->type_name("N");
+    option("--last-call", a.last_call_s, "with MIN:MAX: how long to wait for more than MIN, in seconds", nodes)
+        ->check(is_duration(Zero::allowed))
+        ->capture_default_str();
+    option("--join", a.join, "add this node to a job that runs (--nnodes MIN:MAX, --replace): node 0's", nodes)
+        ->type_name("HOST:PORT");
     option("--node-rank", a.node_rank, "which of them this is, from 0 [0]", nodes)->type_name("N");
     option("--master-addr", a.master_addr, "address of node 0, by which the others reach it", nodes)->type_name("HOST");
     option("--rdzv-endpoint", a.endpoint, "both in one word", nodes)->type_name("HOST:PORT");
@@ -192,7 +214,8 @@ double join_timeout_of(const RunArguments& a) {
     return a.timeout_s;
 }
 
-launch::Options options_of(const RunArguments& a, const std::vector<std::string>& command) {
+// `replaces`: also without a flag that says so.
+launch::Options options_of(const RunArguments& a, const std::vector<std::string>& command, bool replaces) {
     launch::Options options;
     options.command = command;
     options.prefix = !a.no_prefix;
@@ -203,8 +226,9 @@ launch::Options options_of(const RunArguments& a, const std::vector<std::string>
     if (a.timeout_s > 0) options.timeout = from_seconds(a.timeout_s);
     options.grace = from_seconds(a.grace_s);
     options.join_timeout = from_seconds(join_timeout_of(a));
-    options.replace = a.replace || a.spares > 0;
+    options.replace = a.replace || a.spares > 0 || replaces;
     options.spares = a.spares;
+    options.last_call = from_seconds(a.last_call_s);
     options.max_restarts =
         number_of({a.max_restarts, "--max-restarts"}, options.replace ? restarts_of_replacing : 0, 0, most_restarts);
     options.run_id = a.run_id;
@@ -277,10 +301,13 @@ void take_torchrun_variables(RunArguments& a) {
 
 int run(RunArguments a, const std::vector<std::string>& command) {
     if (!a.lifeline) take_torchrun_variables(a);  // the launcher that started this one over ssh has done so
-    launch::Options options = options_of(a, command);
     const launch::Placement placement = placement_of(a);
+    const NodeCount count = nodes_of(placement.nodes);
+    launch::Options options = options_of(a, command, count.is_range || !a.join.empty());
     options.ranks = ranks_of(placement.ranks);
-    options.nodes = nodes_of(placement.nodes);
+    options.join = !a.join.empty();
+    options.nodes = options.join ? most_nodes : count.most;
+    if (count.is_range) options.least_nodes = count.least;
     const int last_node = a.hostfile.empty() ? options.nodes - 1 : 65535;  // with one it is refused below
     options.node_rank = number_of(placement.node_rank, 0, 0, last_node);
     options.master_addr = placement.master_addr.value;

@@ -58,7 +58,8 @@ Attempt::Attempt(const std::vector<Task>& tasks, const Limits& limits, Signals& 
       replacements_(replacements),
       restarts_(limits.restarts),
       lifeline_(limits.lifeline),
-      reports_(open_reports(guard.id())) {
+      reports_(open_reports(guard.id())),
+      have_met_(tasks.front().is_newcomer) {
     TUTTI_ASSERT(!tasks_.empty() && number_ >= 0 && limits_.grace.count() >= 0);
 }
 
@@ -112,7 +113,7 @@ bool Attempt::start(const Task& task) {
 
 // While a rank runs, or another node's.
 bool Attempt::open() const {
-    if (running()) return true;
+    if (running() || leaves()) return running();
     return nodes_ != nullptr && !outcome_ && !gave_up_;
 }
 
@@ -196,7 +197,7 @@ void Attempt::take_news() {
 
 // Sends this node's result of the attempt, once.
 void Attempt::tell_nodes() {
-    if (nodes_ == nullptr || told_ || outcome_) return;
+    if (nodes_ == nullptr || told_ || outcome_ || leaves()) return;
     const auto tell = [&](bool again, int status, const std::string& text) {
         told_ = true;
         nodes_->failed(number_, {.again = again, .status = status, .text = text});
@@ -212,6 +213,8 @@ void Attempt::tell_nodes() {
         tell(!child.not_started && restarts_.may_start_all(), exit_status(child), words());
     } else if (is_full()) {
         tell(false, 1, output_.failure()->text());
+    } else if (replacements_ != nullptr) {
+        if (const NodeState now = state(); state_ != now) nodes_->tell(number_, *(state_ = now));
     } else if (!running()) {
         told_ = true;
         nodes_->done(number_);
@@ -348,7 +351,7 @@ void Attempt::take_reports() {
 }
 
 void Attempt::note_failures() {
-    blame_ = find_culprit(suspects());
+    blame_ = find_culprit(suspects(is_lost_));
     if (!blame_) return;
     TUTTI_ASSERT(blame_->first < members_.size() && blame_->decisive() < members_.size());
     const Member& first = members_[blame_->first];
@@ -359,11 +362,11 @@ void Attempt::note_failures() {
     if (!terminate_at_ && !stopping_) terminate_at_ = first.ended + limits_.report_time;
 }
 
-std::vector<Suspect> Attempt::suspects() const {
+std::vector<Suspect> Attempt::suspects(bool with_replaced) const {
     std::vector<Suspect> all;
     for (const Member& member : members_) {
         all.push_back({member.task.name, member.task.rank, &member.child, member.ended,
-                       member.stopped_by_us || (member.is_replaced && !is_lost_), &member.said, member.said_at});
+                       member.stopped_by_us || (member.is_replaced && !with_replaced), &member.said, member.said_at});
     }
     TUTTI_ASSERT(all.size() == members_.size());
     return all;
@@ -372,6 +375,7 @@ std::vector<Suspect> Attempt::suspects() const {
 void Attempt::advance() {
     const auto now = Clock::now();
     check_output();
+    if (outcome_ && outcome_->good && !works() && running() && !stopping_) end_newcomers();
     if (limits_.timeout && !stopping_ && now >= limits_.started + *limits_.timeout) {
         timed_out_ = true;
         stop(SIGTERM);
@@ -485,16 +489,17 @@ std::string Attempt::report_failure() const {
         if (!lines.empty()) text += "  its last lines:\n";
         for (const std::string& line : lines) text += fmt::format("    {}\n", line);
     }
-    text += the_others(*blame_, suspects());
+    text += the_others(*blame_, suspects(is_lost_));
     if (replacements_ == nullptr || child.not_started) return text;
-    if (is_lost_) return text + "  no rank was left that could take another process in (docs/membership.md)\n";
+    if (is_lost_ && have_met_)
+        return text + "  no rank was left that could take another process in (docs/membership.md)\n";
     return text + (restarts_.left() == 0 ? "  no restarts were left\n" : "");
 }
 
 std::string Attempt::words() const {
     const bool alone = tasks_.size() == 1 && nodes_ == nullptr;
     const std::string memory = in_words(memory_kills_.since());
-    return in_words(*blame_, suspects(), limits_.started, alone) + (memory.empty() ? "" : "\n  " + memory);
+    return in_words(*blame_, suspects(is_lost_), limits_.started, alone) + (memory.empty() ? "" : "\n  " + memory);
 }
 
 }  // namespace tutti::launch

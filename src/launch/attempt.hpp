@@ -94,6 +94,7 @@ class Attempt {
     template <class Which>
     void drop_replaced(Which which);
     bool are_lost() const;
+    void end_newcomers();
     std::vector<const Member*> waiting() const;
     void note_failures();
     void check_output();
@@ -105,8 +106,10 @@ class Attempt {
     bool running() const;
     bool works() const;
     bool open() const;
+    bool leaves() const;
     void tell_nodes();
-    std::vector<Suspect> suspects() const;
+    NodeState state() const;
+    std::vector<Suspect> suspects(bool with_replaced) const;
     std::string words() const;
     Outcome outcome() const;
     std::string report() const;
@@ -125,7 +128,9 @@ class Attempt {
     const MemoryKills memory_kills_;
     std::deque<Member> members_;
     std::size_t tasks_started_ = 0;
-    bool is_lost_ = false;  // no rank is left that could take newcomers in
+    bool have_met_ = false;           // the job's ranks, so that they could take newcomers in
+    std::optional<NodeState> state_;  // as told
+    bool is_lost_ = false;            // no rank is left that could take newcomers in
     std::optional<Terminal> terminal_;
     std::optional<Blame> blame_;
     std::optional<Moment> tell_at_, terminate_at_, kill_at_;

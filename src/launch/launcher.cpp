@@ -44,12 +44,20 @@ std::string prefix_of(const std::string& name, int number, const Options& option
     return fmt::format("\033[{}m{}\033[0m ", colours[static_cast<std::size_t>(number) % colours.size()], text);
 }
 
+bool is_first(const Options& o) {
+    return o.node_rank == 0 && !o.join;
+}
+
 void check(const Options& o) {
     if (o.command.empty()) throw InvalidArgument("tutti run: no program given: tutti run -n 4 ./program");
     if (o.ranks < 1 || o.ranks > 65536)
         throw InvalidArgument(fmt::format("tutti run: -n {}: expected 1 to 65536 ranks", o.ranks));
     if (o.nodes < 1 || o.nodes > 65536)
         throw InvalidArgument(fmt::format("tutti run: --nnodes {}: expected 1 to 65536", o.nodes));
+    if (o.least_nodes < 0 || o.least_nodes > o.nodes)
+        throw InvalidArgument(
+            fmt::format("tutti run: --nnodes {}:{}: expected the smaller number first", o.least_nodes, o.nodes));
+    TUTTI_ASSERT(o.replace || (!o.join && o.least_nodes == 0));
     if (o.node_rank < 0 || o.node_rank >= o.nodes)
         throw InvalidArgument(fmt::format("tutti run: --node-rank {}: expected 0 to {}", o.node_rank, o.nodes - 1));
     if (o.nodes > 1 && (o.master_addr.empty() || o.master_port == 0)) {
@@ -73,7 +81,7 @@ void check(const Options& o) {
     // A name that means this machine only here (Debian gives the host's own name 127.0.1.1) is of no use to others.
     // With a secret the store listens on every address, and the name may mean something else there.
     const bool meant = o.master_addr == "localhost" || o.master_addr.starts_with("127.") || o.master_addr == "::1";
-    if (o.nodes > 1 && o.node_rank == 0 && !meant && !security::Secret::from_environment()) {
+    if (o.nodes > 1 && is_first(o) && !meant && !security::Secret::from_environment()) {
         const bool listens_there = env::get_bool("TUTTI_INSECURE", false);
         const tutti::Patience waiting([&] {
             return fmt::format("the address of --master-addr {}: {}", o.master_addr, net::why_unknown(o.master_addr));
@@ -104,23 +112,26 @@ class Job {
  public:
     explicit Job(const Options& options) : options_(options) {
         if (options.run_id.empty()) run_id_ = guard_.id();
-        if (options.node_rank == 0) serve();
+        if (is_first(options)) serve();
         if (options.nodes > 1) {
             nodes_.emplace(NodesOptions{.master_addr = address_,
                                         .master_port = port_,
                                         .secret = secret_,
                                         .nodes = options.nodes,
-                                        .node_rank = options.node_rank,
+                                        .node_rank = options.join ? -1 : options.node_rank,
                                         .ranks = options.ranks,
                                         .max_restarts = options.max_restarts,
+                                        .least = !options.replace           ? 0
+                                                 : options.least_nodes == 0 ? options.nodes
+                                                                            : options.least_nodes,
+                                        .last_call = options.last_call,
                                         .id = guard_.id(),
                                         .run_id = run_id_,
                                         .ranks_port = ranks_port_ ? ranks_port_->number() : std::uint16_t{0},
                                         .patience = options.join_timeout});
         } else {
             TUTTI_ASSERT(secret_ && ranks_port_);
-            layout_ = {.first_rank = 0,
-                       .world_size = options.ranks,
+            layout_ = {.world_size = options.ranks,
                        .run_id = run_id_,
                        .secret = *secret_,
                        .ranks_port = ranks_port_->number()};
@@ -194,7 +205,7 @@ class Job {
                 end_ = lost->status;
                 const bool says_who = lost->text.starts_with("tutti run: ");
                 const std::string who = says_who ? ""
-                                        : lost->node == options_.node_rank
+                                        : lost->node == nodes_->node_rank()
                                             ? "tutti run: "
                                             : fmt::format("tutti run: node {} failed: ", lost->node);
                 say(who + lost->text + "\n");
@@ -222,7 +233,7 @@ class Job {
         Environment variables = options_.environment;
         for (const std::string& variable :
              {"LOCAL_RANK=" + text(slot), "LOCAL_WORLD_SIZE=" + text(options_.ranks),
-              "GROUP_RANK=" + text(options_.node_rank), "GROUP_WORLD_SIZE=" + text(options_.nodes),
+              "GROUP_RANK=" + text(layout_.group_rank), "GROUP_WORLD_SIZE=" + text(layout_.group_size),
               std::string("ROLE_NAME=default"), "MASTER_ADDR=" + address_, "MASTER_PORT=" + text(layout_.ranks_port),
               "TORCHELASTIC_RUN_ID=" + layout_.run_id, "TORCHELASTIC_RESTART_COUNT=" + text(attempt),
               "TORCHELASTIC_MAX_RESTARTS=" + text(options_.max_restarts),
@@ -243,11 +254,11 @@ class Job {
 
     // It has no number in the job yet, also where this launcher is itself a rank of another one.
     Task newcomer(int attempt, int slot, int number) const {
-        const int spare = number - options_.ranks;
+        const int spare = number - (layout_.newcomers ? 0 : options_.ranks);
         Task task = task_of(attempt, slot, number);
         task.is_newcomer = true;
         task.name = options_.nodes == 1 ? fmt::format("spare {}", spare)
-                                        : fmt::format("spare {}.{}", options_.node_rank, spare);
+                                        : fmt::format("spare {}.{}", nodes_->node_rank(), spare);
         task.prefix = prefix_of(task.name, number, options_);
         for (const char* change : {"TUTTI_NEWCOMER=1", "RANK", "WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE"})
             task.environment.emplace_back(change);
@@ -257,9 +268,10 @@ class Job {
     }
 
     std::vector<Task> tasks_of(int attempt) const {
-        TUTTI_ASSERT(layout_.first_rank >= 0 && layout_.world_size - layout_.first_rank >= options_.ranks);
+        TUTTI_ASSERT(layout_.newcomers || layout_.world_size - layout_.first_rank >= options_.ranks);
         std::vector<Task> tasks;
-        for (int local = 0; local < options_.ranks; ++local) {
+        const int ranks = layout_.newcomers ? 0 : options_.ranks;
+        for (int local = 0; local < ranks; ++local) {
             const int rank = layout_.first_rank + local;
             Task& task = tasks.emplace_back(task_of(attempt, local, local));
             task.name = fmt::format("rank {}", rank);
@@ -274,8 +286,8 @@ class Job {
                 task.input = ::isatty(0) != 0 ? Task::Input::terminal : Task::Input::ours;
             set_logs(task, attempt, std::to_string(rank));
         }
-        for (int k = 0; k < options_.spares; ++k)
-            tasks.push_back(newcomer(attempt, options_.ranks + k, options_.ranks + k));
+        for (int slot = ranks; slot < options_.ranks + options_.spares; ++slot)
+            tasks.push_back(newcomer(attempt, slot, slot));
         return tasks;
     }
 

@@ -31,7 +31,12 @@ struct Options {
     std::chrono::milliseconds grace{3000};  ///< between SIGTERM and SIGKILL
 
     int nodes = 1;
+    int least_nodes = 0;  ///< with `replace`: so many are enough to begin and to go on; 0: all
+    /// How long the others are waited for when so many are there.
+    std::chrono::milliseconds last_call{std::chrono::seconds(30)};
     int node_rank = 0;
+    /// This node's processes join a job that runs, as any node that is free; node_rank does not count. With `replace`.
+    bool join = false;
     std::string master_addr;  ///< of node 0; may be empty for one node: 127.0.0.1
     /// With several nodes: the port at which node 0's launcher serves the job's store; the ranks' MASTER_PORT is a
     /// different one. With one node: MASTER_PORT; 0: any free port.

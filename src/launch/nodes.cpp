@@ -65,8 +65,9 @@ JobOutcome lost_launcher(int node, std::string text) {
 
 }  // namespace
 
-Nodes::Nodes(NodesOptions options) : options_(std::move(options)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    TUTTI_ASSERT(options_.nodes > 1 && options_.node_rank >= 0 && options_.node_rank < options_.nodes &&
+Nodes::Nodes(NodesOptions options)
+    : options_(std::move(options)), node_(options_.node_rank), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    TUTTI_ASSERT(options_.nodes > 1 && options_.node_rank >= -1 && options_.node_rank < options_.nodes &&
                  options_.ranks >= 1);
     TUTTI_ASSERT(!options_.id.empty() && options_.id.find_first_of(" \n") == std::string::npos);
     if (!wake_) throw std::system_error(errno, std::generic_category(), "tutti run: no descriptor for the nodes");
@@ -107,11 +108,20 @@ void Nodes::done(int attempt) {
 
 void Nodes::failed(int attempt, JobOutcome outcome) {
     outcome.good = false;
-    outcome.node = options_.node_rank;
+    outcome.node = node_;
     post([&](Store& store) {
         // One that waits for a place is no part of an attempt that runs.
         if (!met_ && store.check({attempt_key(0, "roster")})) return;
         store.compare_set(end_key(attempt), "", to_text(outcome));
+    });
+}
+
+void Nodes::tell(int attempt, const NodeState& state) {
+    JobOutcome failure = state.failure;
+    failure.node = node_;
+    post([&](Store& store) {
+        store.set(attempt_key(attempt, "state/") + id_,
+                  fmt::format("{} {}", static_cast<int>(state.kind), to_text(failure)));
     });
 }
 
@@ -150,13 +160,13 @@ void Nodes::post(Call call) {
 // others have given this one up.
 void Nodes::lost_store(const DistError& error) {
     const auto since = std::chrono::duration<double>(Clock::now() - looked_at_.load()).count();
-    if (!met_ || options_.node_rank == 0) return lost(options_.node_rank, error.what());
+    if (!met_ || options_.node_rank == 0) return lost(node_, error.what());
     const std::string server = fmt::format("its launcher, which serves the job's store at {} port {}, was lost",
                                            options_.master_addr, options_.master_port);
     if (error.code() == ErrorCode::timeout)
         return lost(0, fmt::format("{}: nothing was heard of it for {:.1f} s: it was stopped, or the network between "
                                    "it and node {} was cut; the ranks of this node are ended",
-                                   server, since, options_.node_rank));
+                                   server, since, node_.load()));
     std::string why =
         fmt::format("{}: it has closed the connection ({}); the ranks of this node are ended", server, error.what());
     if (since > 1.0 * (silence / 1s))
@@ -167,7 +177,7 @@ void Nodes::lost_store(const DistError& error) {
 }
 
 void Nodes::lost(int node, const std::string& why) {
-    TUTTI_ASSERT(node >= 0 && node < options_.nodes && !why.empty());
+    TUTTI_ASSERT(node >= -1 && node < options_.nodes && !why.empty());
     const std::lock_guard lock(mutex_);
     if (!lost_) lost_ = JobOutcome{false, false, 1, node, why};
     ::eventfd_write(wake_.get(), 1);
@@ -191,7 +201,7 @@ void Nodes::watch() {
     } catch (const DistError& error) {
         if (!leaving_.raised()) lost_store(error);
     } catch (const std::exception& error) {
-        if (!leaving_.raised()) lost(options_.node_rank, error.what());
+        if (!leaving_.raised()) lost(node_, error.what());
     }
 }
 
@@ -256,20 +266,23 @@ void Nodes::tell_node_0(const std::string& why) const noexcept {
         const store::OnlyToTell telling;
         TCPStore store(
             {.host = options_.master_addr, .port = options_.master_port, .timeout = attempt_time, .secret = secret_});
-        const JobOutcome outcome{.good = false, .again = false, .status = 1, .node = options_.node_rank, .text = why};
+        const JobOutcome outcome{.good = false, .again = false, .status = 1, .node = node_, .text = why};
         if (!store.check({attempt_key(0, "roster")})) store.compare_set(end_key(0), "", to_text(outcome));
     } catch (const std::exception&) {  // no launcher can be told
     }
 }
 
 std::string Nodes::others() const {
+    if (options_.node_rank < 0)
+        return fmt::format("a place in the job at {} port {}", options_.master_addr, options_.master_port);
     return fmt::format("the launchers of all {} nodes; this one has --node-rank {}{}{}", options_.nodes,
                        options_.node_rank, missing_.empty() ? "" : "; ", missing_);
 }
 
 std::string Nodes::in_vain() const {
-    return fmt::format("--nnodes {}: {}; waited for {} s", options_.nodes,
-                       missing_.empty() ? "node 0 says nothing" : missing_, options_.patience / 1s);
+    const std::string flag = options_.node_rank < 0 ? "--join" : fmt::format("--nnodes {}", options_.nodes);
+    return fmt::format("{}: {}; waited for {} s", flag, missing_.empty() ? "node 0 says nothing" : missing_,
+                       options_.patience / 1s);
 }
 
 // Asks for this node's place. The attempt for which it has it; -1: never.
@@ -278,8 +291,9 @@ int Nodes::come(Store& store, Moment end) {
     NodeCard card{.node = options_.node_rank,
                   .id = id_,
                   .ranks = options_.ranks,
-                  .nodes = options_.nodes,
+                  .nodes = options_.node_rank < 0 ? 0 : options_.nodes,
                   .max_restarts = options_.max_restarts,
+                  .least = options_.least,
                   .pid = ::getpid(),
                   .address = store.backend()->local_host(),
                   .host = this_host::name()};
@@ -288,7 +302,7 @@ int Nodes::come(Store& store, Moment end) {
     store.set("launch/beat/" + card.id, sign_of_life());
     store.backend()->set_will("launch/gone/" + card.id, "1", silence);
     if (options_.node_rank == 0) {
-        places_.emplace(store, card, options_.ranks_port, options_.run_id);
+        places_.emplace(store, card, options_.ranks_port, options_.run_id, options_.last_call);
         return 0;
     }
     store.append("launch/came", card.to_text() + "\n");
@@ -299,8 +313,13 @@ int Nodes::come(Store& store, Moment end) {
     std::string verb, rest;
     in >> verb;
     std::getline(in >> std::ws, rest, '\0');
-    if (verb == "joins") return std::atoi(rest.c_str());
-    lost(options_.node_rank, "tutti run: " + rest);
+    if (verb == "joins") {
+        int attempt = -1, node = -1;
+        std::istringstream(rest) >> attempt >> node;
+        if (options_.node_rank < 0) node_ = node;
+        return attempt;
+    }
+    lost(node_, "tutti run: " + rest);
     return -1;
 }
 
@@ -308,6 +327,7 @@ int Nodes::come(Store& store, Moment end) {
 bool Nodes::form(Store& store, int attempt) {
     TUTTI_ASSERT(places_ && options_.node_rank == 0);
     const auto end = Clock::now() + options_.patience;
+    places_->rest();
     const tutti::Patience waiting([this] { return others(); });
     const auto fail = [&](const std::string& why) {
         const JobOutcome outcome{.good = false, .status = 1, .node = 0, .text = "tutti run: " + why};
@@ -345,26 +365,36 @@ bool Nodes::join(Store& store, int attempt) {
         return false;
     }
     roster_ = NodesRoster::from_text(text);
-    const NodeCard& mine = roster_.cards.at(static_cast<std::size_t>(options_.node_rank));
-    if (mine.id != id_) {
-        lost(
-            options_.node_rank,
-            fmt::format("tutti run: --node-rank {}: nothing was heard of this launcher for more than {} s, and another "
-                        "one has its place ({}): it ends here",
-                        options_.node_rank, silence / 1s, mine.who()));
+    const auto mine = std::ranges::find(roster_.cards, id_, &NodeCard::id);
+    const bool comes_later = mine == roster_.cards.end() && options_.least > 0 && !met_;
+    if (mine == roster_.cards.end() && !comes_later) {
+        const auto other = std::ranges::find(roster_.cards, node_.load(), &NodeCard::node);
+        const std::string who = other == roster_.cards.end()
+                                    ? "the job goes on without it"
+                                    : fmt::format("another one has its place ({})", other->who());
+        lost(node_, fmt::format("tutti run: --node-rank {}: nothing was heard of this launcher for more than {} s, and "
+                                "{}: it ends here",
+                                node_.load(), silence / 1s, who));
         return false;
     }
-    Layout layout{.attempt = attempt, .run_id = roster_.run_id, .secret = secret_, .ranks_port = roster_.ranks_port};
+    Layout layout{.attempt = attempt,
+                  .newcomers = comes_later,
+                  .group_rank = node_,
+                  .group_size = static_cast<int>(roster_.cards.size()),
+                  .run_id = roster_.run_id,
+                  .secret = secret_,
+                  .ranks_port = roster_.ranks_port};
     for (const NodeCard& card : roster_.cards) {
-        if (card.node < options_.node_rank) layout.first_rank += card.ranks;
+        if (card.node < node_) layout.first_rank += card.ranks;
         layout.world_size += card.ranks;
     }
-    TUTTI_ASSERT(layout.world_size - layout.first_rank >= mine.ranks);
-    if (options_.node_rank != 0) {
-        const JobOutcome will = lost_launcher(options_.node_rank, words_of_loss(mine, connection_ended));
+    if (!comes_later) layout.group_rank = static_cast<int>(mine - roster_.cards.begin());
+    TUTTI_ASSERT(comes_later || layout.world_size - layout.first_rank >= mine->ranks);
+    if (options_.node_rank != 0 && options_.least == 0) {
+        const JobOutcome will = lost_launcher(node_, words_of_loss(*mine, connection_ended));
         store.backend()->set_will(end_key(attempt), to_text(will), silence);
     }
-    looked_at_ = Clock::now();
+    enough_at_ = looked_at_ = Clock::now();
     met_ = true;
     const std::lock_guard lock(mutex_);
     layout_ = layout;
@@ -376,14 +406,46 @@ bool Nodes::join(Store& store, int attempt) {
 bool Nodes::watch_attempt(Store& store, int attempt) {
     if (!wait_for(store, end_key(attempt), Moment::max(), attempt)) return false;
     JobOutcome outcome = to_outcome(store.get(end_key(attempt)));
-    if (outcome.lost && outcome.node >= 0 && static_cast<std::size_t>(outcome.node) < roster_.cards.size()) {
-        const NodeCard& card = roster_.cards[static_cast<std::size_t>(outcome.node)];
-        outcome.text += words_of_sign(store.get("launch/beat/" + card.id));
-    }
+    const auto lost = std::ranges::find(roster_.cards, outcome.node, &NodeCard::node);
+    if (outcome.lost && lost != roster_.cards.end())
+        outcome.text += words_of_sign(store.get("launch/beat/" + lost->id));
     conclude(attempt, outcome);
     const bool again = !outcome.good && outcome.again && attempt < options_.max_restarts;
     if (!again && places_) places_->close(outcome.good ? "all of its ranks have ended well" : outcome.text);
     return again;
+}
+
+// Node 0's part where ranks are replaced: nodes may vanish, and the attempt ends when no rank works any more.
+void Nodes::watch_changes(Store& store, int attempt) {
+    TUTTI_ASSERT(places_ && places_->changes());
+    const auto now = Clock::now();
+    const int living = places_->living();
+    const std::string few = fmt::format("{} of {} nodes {} left, and {} {} needed", living, options_.nodes,
+                                        living == 1 ? "is" : "are", options_.least, options_.least == 1 ? "is" : "are");
+    for (const Places::Lost& lost : places_->take_lost()) {
+        const bool enough = living >= options_.least;
+        TUTTI_WARN("tutti run: node {}: {}; {}", lost.node, lost.text,
+                   enough ? fmt::format("the job goes on with {} of {} nodes", living, options_.nodes)
+                          : fmt::format("{}: another with --node-rank {} is waited for, for {} s", few, lost.node,
+                                        options_.patience / 1s));
+    }
+    if (living >= options_.least) enough_at_ = now;
+    if (now - enough_at_ >= options_.patience) {
+        const JobOutcome outcome{.good = false, .status = 1, .node = 0, .text = fmt::format("{}", few)};
+        store.compare_set(end_key(attempt), "", to_text(outcome));
+    }
+    std::vector<std::string> keys;
+    for (const std::string& id : places_->present()) keys.push_back(attempt_key(attempt, "state/") + id);
+    if (!store.check(keys)) return;
+    std::optional<JobOutcome> dead;
+    bool is_well = false;
+    for (const std::string& text : store.multi_get(keys)) {
+        const auto kind = static_cast<NodeState::Kind>(std::atoi(text.c_str()));
+        if (kind == NodeState::Kind::works) return;
+        is_well |= kind == NodeState::Kind::well;
+        if (kind == NodeState::Kind::dead && !dead) dead = to_outcome(text.substr(text.find(' ') + 1));
+    }
+    if (is_well || dead) store.compare_set(end_key(attempt), "", to_text(is_well ? JobOutcome{} : *dead));
 }
 
 void Nodes::conclude(int attempt, const JobOutcome& outcome) {
@@ -396,7 +458,7 @@ void Nodes::conclude(int attempt, const JobOutcome& outcome) {
 bool Nodes::wait_for(Store& store, const std::string& name, Moment end, std::optional<int> attempt) {
     while (!leaving_.raised()) {
         try {
-            store.wait({name}, slice);
+            store.wait({name}, places_ && places_->changes() ? look_time : slice);
             return true;
         } catch (const DistStoreError& error) {
             if (error.code() != ErrorCode::timeout) throw;
@@ -414,7 +476,9 @@ void Nodes::beat(Store& store, std::optional<int> attempt) {
         missing_ = store.get("launch/missing");
     } else if (attempt) {
         places_->look();
-        if (const auto lost = places_->lost())
+        if (places_->changes())
+            watch_changes(store, *attempt);
+        else if (const auto lost = places_->lost())
             store.compare_set(end_key(*attempt), "", to_text(lost_launcher(lost->node, lost->text)));
     }
     looked_at_ = Clock::now();

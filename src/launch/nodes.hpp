@@ -4,7 +4,11 @@
 // launcher is silent for 15 s, its node has failed. The ranks may be restarted after that, since another launcher can
 // take its place (places.hpp). The loss of the store, and thus of node 0, ends the job.
 //
-// Keys below "launch/": those of places.hpp; A/done (how many nodes) for each attempt A; left (one ID per line).
+// Where ranks are replaced, the loss of another node ends the job only if too few remain and none comes within the time
+// to join. Each launcher writes what its ranks do (NodeState); node 0 ends the attempt when none works any more.
+//
+// Keys below "launch/": those of places.hpp; A/done (how many nodes) and A/state/ID for each attempt A; left (one ID
+// per line).
 //
 // Threads: the methods are for one thread, and may block until the store answers. A second thread watches the store.
 #pragma once
@@ -36,18 +40,32 @@ struct JobOutcome {
     bool lost = false;   ///< the launcher of `node` has vanished
 };
 
+/// Of a node whose ranks are replaced, in an attempt.
+struct NodeState {
+    enum class Kind {
+        works,  ///< a rank runs
+        idle,   ///< its processes have not joined
+        well,   ///< its ranks have ended well
+        dead,   ///< its ranks have died, and nobody has taken their places yet
+    } kind = Kind::idle;
+    JobOutcome failure{};  ///< dead: the attempt's, if no node works any more
+    bool operator==(const NodeState& other) const noexcept { return kind == other.kind; }
+};
+
 struct NodesOptions {
     std::string master_addr;
     std::uint16_t master_port = 0;
     std::optional<std::string> secret{};  ///< none: found as a TCPStore finds it
     int nodes = 1;
-    int node_rank = 0;
-    int ranks = 1;  ///< of this node
+    int node_rank = 0;  ///< -1: any that is free
+    int ranks = 1;      ///< of this node
     int max_restarts = 0;
-    std::string id{};                      ///< unique to this launcher
-    std::string run_id{};                  ///< node 0's applies to all nodes
-    std::uint16_t ranks_port = 0;          ///< MASTER_PORT of the ranks; node 0's applies to all nodes
-    std::chrono::milliseconds patience{};  ///< until all nodes have joined
+    int least = 0;                          ///< as NodeCard
+    std::chrono::milliseconds last_call{};  ///< as Places
+    std::string id{};                       ///< unique to this launcher
+    std::string run_id{};                   ///< node 0's applies to all nodes
+    std::uint16_t ranks_port = 0;           ///< MASTER_PORT of the ranks; node 0's applies to all nodes
+    std::chrono::milliseconds patience{};   ///< until all nodes have joined
 };
 
 class Nodes {
@@ -59,7 +77,7 @@ class Nodes {
     Nodes(const Nodes&) = delete;
     Nodes& operator=(const Nodes&) = delete;
 
-    int node_rank() const noexcept { return options_.node_rank; }
+    int node_rank() const noexcept { return node_; }
     /// Readable when layout() or outcome() has changed; call clear() before them.
     int fd() const noexcept { return wake_.get(); }
     void clear();
@@ -68,6 +86,8 @@ class Nodes {
         int attempt = 0;     ///< the attempt that it describes
         int first_rank = 0;  ///< of this node
         int world_size = 0;
+        bool newcomers = false;              ///< the attempt runs already: this node's processes join it
+        int group_rank = 0, group_size = 1;  ///< this node among those of the attempt
         std::string run_id;
         std::string secret;  ///< for the ranks; it has opened the store
         int ranks_port = 0;
@@ -80,6 +100,8 @@ class Nodes {
     /// Tells the others that all of this node's ranks have succeeded.
     void done(int attempt);
     void failed(int attempt, JobOutcome outcome);
+    /// Tells node 0 what this node's ranks do, where ranks are replaced.
+    void tell(int attempt, const NodeState& state);
     /// Tells the others that nothing of a failed attempt is left on this node.
     void stopped(int attempt);
 
@@ -99,6 +121,7 @@ class Nodes {
     void leave(Store& store);
     bool wait_for(Store& store, const std::string& key, Moment end, std::optional<int> attempt = {});
     void beat(Store& store, std::optional<int> attempt);
+    void watch_changes(Store& store, int attempt);
     void conclude(int attempt, const JobOutcome& outcome);
     void lost_store(const DistError& error);
     void lost(int node, const std::string& why);
@@ -106,6 +129,7 @@ class Nodes {
     void post(Call call);
 
     const NodesOptions options_;
+    std::atomic<int> node_;
     UniqueFd wake_;
     std::mutex mutex_;  // guards the members until the next empty line
     Store store_;       // for the caller's thread
@@ -119,6 +143,7 @@ class Nodes {
     std::optional<Places> places_;  // node 0 only
     NodesRoster roster_;            // of the current attempt
     std::string missing_;           // the launchers that node 0 waits for
+    Moment enough_at_{};            // node 0: when enough nodes were last there
     std::atomic<Moment> looked_at_{};
     std::atomic<bool> met_{false};
     AbortFlag leaving_;

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <sstream>
+#include <tuple>
 #include <utility>
 
 namespace tutti::launch {
@@ -54,18 +55,21 @@ std::string NodeCard::who() const {
 }
 
 std::string NodeCard::to_text() const {
-    return fmt::format("{} {} {} {} {} {} {} {}", node, id, ranks, nodes, max_restarts, pid, address, host);
+    return fmt::format("{} {} {} {} {} {} {} {} {}", node, id, ranks, nodes, max_restarts, least, pid, address, host);
 }
 
 NodeCard NodeCard::from_text(const std::string& text) {
     std::istringstream in(text);
     NodeCard card;
-    if (!(in >> card.node >> card.id >> card.ranks >> card.nodes >> card.max_restarts >> card.pid >> card.address) ||
-        card.ranks < 1 || card.node < 0 || card.node >= card.nodes) {
-        throw DistStoreError(fmt::format(
-            "tutti run: the store says of a node: \"{}\": expected its number, id, ranks, nodes, restarts, process "
-            "and address",
-            text));
+    const bool is_read = bool(in >> card.node >> card.id >> card.ranks >> card.nodes >> card.max_restarts >>
+                              card.least >> card.pid >> card.address);
+    const bool takes_any = card.node == -1 && card.nodes == 0;
+    if (!is_read || card.ranks < 1 || (!takes_any && (card.node < 0 || card.node >= card.nodes))) {
+        throw DistStoreError(
+            fmt::format("tutti run: the store says of a node: \"{}\": expected its number, id, ranks, nodes, restarts, "
+                        "least nodes, "
+                        "process and address",
+                        text));
     }
     std::getline(in >> std::ws, card.host);
     return card;
@@ -83,9 +87,12 @@ NodesRoster NodesRoster::from_text(const std::string& text) {
     in >> roster.ranks_port;
     std::getline(in >> std::ws, roster.run_id);
     for (std::string line; std::getline(in, line);) roster.cards.push_back(NodeCard::from_text(line));
-    for (const NodeCard& card : roster.cards) {
-        if (roster.cards.size() != static_cast<std::size_t>(card.nodes) ||
-            &card != &roster.cards[static_cast<std::size_t>(card.node)])
+    for (std::size_t k = 0; k < roster.cards.size(); ++k) {
+        const NodeCard& card = roster.cards[k];
+        const bool all =
+            roster.cards.size() == static_cast<std::size_t>(card.nodes) && card.node == static_cast<int>(k);
+        const bool some = card.least > 0 && card.node >= 0 && (k == 0 || roster.cards[k - 1].node < card.node);
+        if (!all && !some)
             throw DistStoreError(
                 fmt::format("tutti run: the store says of a job's nodes: \"{}\": expected each of {} once, in order",
                             text, card.nodes));
@@ -93,11 +100,12 @@ NodesRoster NodesRoster::from_text(const std::string& text) {
     return roster;
 }
 
-Places::Places(Store store, const NodeCard& own, int ranks_port, std::string run_id)
+Places::Places(Store store, const NodeCard& own, int ranks_port, std::string run_id, tutti::Clock::duration last_call)
     : store_(std::move(store)),
       own_(own),
       roster_{.ranks_port = ranks_port, .run_id = std::move(run_id)},
-      places_(static_cast<std::size_t>(own.nodes)) {
+      places_(static_cast<std::size_t>(own.nodes)),
+      last_call_(last_call) {
     TUTTI_ASSERT(own_.node == 0 && own_.nodes >= 1 && ranks_port >= 0);
     store_.set("launch/missing", "");
     admit(places_.front(), own_, tutti::Clock::now());
@@ -144,11 +152,22 @@ void Places::read_newcomers(Instant now) {
     if (end == std::string::npos || end < read_) return;
     for (const std::string& line : lines_of(came.substr(read_, end - read_))) {
         const NodeCard card = NodeCard::from_text(line);
-        if (card.nodes != own_.nodes || card.max_restarts != own_.max_restarts) {
-            disagreement_ = fmt::format(
-                "node {} was started with --nnodes {} --max-restarts {}, node 0 with --nnodes {} --max-restarts {}: "
-                "expected the same on all nodes",
-                card.node, card.nodes, card.max_restarts, own_.nodes, own_.max_restarts);
+        if (card.node < 0 && !changes()) {
+            answer(card,
+                   "refused --join: the job's ranks are not replaced: expected a job with --nnodes MIN:MAX or "
+                   "--replace");
+            continue;
+        }
+        const auto said = [](const NodeCard& c) { return std::tuple(c.nodes, c.max_restarts, c.least); };
+        if (card.node >= 0 && said(card) != said(own_)) {
+            const auto flags = [](const NodeCard& c) {
+                const std::string nodes =
+                    c.least > 0 ? fmt::format("{}:{}", c.least, c.nodes) : std::to_string(c.nodes);
+                return fmt::format("--nnodes {} --max-restarts {}{}", nodes, c.max_restarts,
+                                   c.least > 0 ? " --replace" : "");
+            };
+            disagreement_ = fmt::format("node {} was started with {}, node 0 with {}: expected the same on all nodes",
+                                        card.node, flags(card), flags(own_));
             answer(card, "refused " + disagreement_);
             continue;
         }
@@ -160,10 +179,22 @@ void Places::read_newcomers(Instant now) {
 
 void Places::decide(Instant now) {
     std::erase_if(newcomers_, [&](Newcomer& newcomer) {
+        if (newcomer.card.node < 0) {
+            const auto free = std::ranges::find_if(places_, [&](const Place& place) { return is_free(place); });
+            if (free == places_.end()) {
+                answer(newcomer.card,
+                       fmt::format("refused --join: all {} nodes of the job (--nnodes) are there", own_.nodes));
+                return true;
+            }
+            newcomer.card.node = static_cast<int>(free - places_.begin());
+            newcomer.card.nodes = own_.nodes;
+            newcomer.card.max_restarts = own_.max_restarts;
+            newcomer.card.least = own_.least;
+        }
         Place& place = places_.at(static_cast<std::size_t>(newcomer.card.node));
         const bool waits = now - newcomer.since > unheard;
         if (waits && store_.check({"launch/gone/" + newcomer.card.id})) return true;
-        if (!place.holder || place.gone || is_silent(place, silence + fence)) {
+        if (is_free(place)) {
             admit(place, newcomer.card, now);
             return true;
         }
@@ -184,9 +215,12 @@ void Places::decide(Instant now) {
 
 void Places::admit(Place& place, const NodeCard& card, Instant now) {
     TUTTI_ASSERT(&place == &places_[static_cast<std::size_t>(card.node)]);
-    if (place.member) replaced_ = Lost{card.node, words_of_loss(place)};
+    if (place.member) (changes() ? lost_.emplace_back() : replaced_.emplace()) = {card.node, words_of_loss(place)};
     place = Place{.holder = card, .heard_at = now};
     if (card.node != 0) place.sign = store_.get(beat_key(card));
+    if (!running_ || !changes()) return;
+    place.member = true;
+    answer(card, fmt::format("joins {} {}", *running_, card.node));
 }
 
 void Places::answer(const NodeCard& card, const std::string& text) {
@@ -196,6 +230,27 @@ void Places::answer(const NodeCard& card, const std::string& text) {
 
 bool Places::is_silent(const Place& place, tutti::Clock::duration time) const {
     return &place != &places_.front() && looked_at_ - place.heard_at > time;
+}
+
+bool Places::lives(const Place& place) const {
+    return place.holder && !place.gone && !is_silent(place, silence);
+}
+
+bool Places::is_free(const Place& place) const {
+    return !place.holder || place.gone || is_silent(place, silence + fence);
+}
+
+int Places::living() const {
+    return static_cast<int>(std::ranges::count_if(places_, [&](const Place& place) { return lives(place); }));
+}
+
+std::vector<Places::Lost> Places::take_lost() {
+    TUTTI_ASSERT(changes());
+    for (Place& place : places_) {
+        if (place.member && !lives(place)) lost_.push_back({place.holder->node, words_of_loss(place)});
+        place.member = lives(place);
+    }
+    return std::exchange(lost_, {});
 }
 
 std::string Places::words_of_loss(const Place& place) const {
@@ -232,9 +287,17 @@ std::optional<Places::Lost> Places::missing(int attempt) {
     const auto stopped = attempt > 0 && store_.check({key}) ? lines_of(store_.get(key)) : std::vector<std::string>{};
     std::optional<Lost> result;
     std::string never;
+    const bool enough = changes() && living() >= own_.least;
+    if (!enough)
+        enough_since_.reset();
+    else if (!enough_since_)
+        enough_since_ = looked_at_;
+    // With enough of them it is not waited for others but in the last call before the first attempt.
+    const bool may_miss = enough && (attempt > 0 || looked_at_ - *enough_since_ >= last_call_);
     for (std::size_t k = 0; k < places_.size(); ++k) {
         const Place& place = places_[k];
         std::string why;
+        if (may_miss && !lives(place)) continue;
         if (!place.holder) {
             never += fmt::format("{}{}", never.empty() ? "" : ", ", k);
             if (!result) result = Lost{static_cast<int>(k), ""};
@@ -262,13 +325,19 @@ std::optional<Places::Lost> Places::missing(int attempt) {
 void Places::begin(int attempt) {
     replaced_.reset();
     roster_.cards.clear();
-    for (const Place& place : places_) {
-        TUTTI_ASSERT(place.holder && !place.holder->id.empty());
+    running_ = attempt;
+    for (Place& place : places_) {
+        if (changes() && !lives(place)) place.holder.reset();
+        if (!place.holder) continue;
         roster_.cards.push_back(*place.holder);
     }
+    TUTTI_ASSERT(changes() || roster_.cards.size() == places_.size());
     store_.set(attempt_key(attempt, "roster"), roster_.to_text());
     for (Place& place : places_) {
-        if (!std::exchange(place.member, true)) answer(*place.holder, fmt::format("joins {}", attempt));
+        if (!place.holder)
+            place = {};
+        else if (!std::exchange(place.member, true))
+            answer(*place.holder, fmt::format("joins {} {}", attempt, place.holder->node));
     }
 }
 
@@ -276,7 +345,8 @@ void Places::give_up(int attempt) {
     TUTTI_ASSERT(attempt >= 0);
     store_.set(attempt_key(attempt, "roster"), "");
     for (const Place& place : places_) {
-        if (place.holder && !place.member) answer(*place.holder, fmt::format("joins {}", attempt));
+        if (place.holder && !place.member)
+            answer(*place.holder, fmt::format("joins {} {}", attempt, place.holder->node));
     }
 }
 

@@ -1,11 +1,14 @@
 // Places: which launcher is which node of a job. Node 0's launcher, whose process serves the store, alone decides: it
 // reads which launchers have come and which give signs of life, gives the place of a vanished launcher to the next one
 // that asks for it, and refuses the place of a live one. Before each attempt it publishes the roster: the launchers
-// whose ranks belong to this attempt. A launcher that returns and is not in the roster has lost its place.
+// whose ranks belong to this attempt. A launcher that returns and is not in the roster has lost its place. Where ranks
+// are replaced, the job begins when enough launchers are there, and those that come later, or again, take part in the
+// attempt that runs, with newcomers.
 //
 // Keys below "launch/": came (one card per line, in order of arrival), beat/ID (a launcher's last sign of life, in ms
-// since 1970), gone/ID (written by its will), answer/ID (node 0's: "joins A" or "refused WHY"), missing (in words), and
-// for each attempt A: A/roster, A/end (its outcome), A/stopped (IDs of launchers without ranks, one per line).
+// since 1970), gone/ID (written by its will), answer/ID (node 0's: "joins A NODE" or "refused WHY"), missing (in
+// words), and for each attempt A: A/roster, A/end (its outcome), A/stopped (IDs of launchers without ranks, one per
+// line).
 //
 // Threads: one at a time.
 #pragma once
@@ -23,9 +26,10 @@ namespace tutti::launch {
 
 /// A launcher's description of itself.
 struct NodeCard {
-    int node = 0;
+    int node = 0;      ///< -1: any that is free; then it does not say nodes, max_restarts and least
     std::string id{};  ///< unique to this launcher
     int ranks = 1, nodes = 1, max_restarts = 0;
+    int least = 0;  ///< so many nodes are enough, and ranks are replaced; 0: all are needed, and none is replaced
     int pid = 0;
     std::string address{}, host{};
 
@@ -35,7 +39,7 @@ struct NodeCard {
     static NodeCard from_text(const std::string& text);
 };
 
-/// The launchers of an attempt, in the order of their nodes.
+/// The launchers of an attempt, in the order of their nodes; where ranks are replaced some nodes may be missing.
 struct NodesRoster {
     int ranks_port = 0;  ///< MASTER_PORT of the ranks
     std::string run_id{};
@@ -59,8 +63,8 @@ class Places {
     /// Further time for a launcher that was cut off to end its own ranks, before another one gets its place.
     static constexpr std::chrono::seconds fence{6};
 
-    /// `own`: node 0's card.
-    Places(Store store, const NodeCard& own, int ranks_port, std::string run_id);
+    /// `own`: node 0's card. `last_call`: how long the first attempt waits for the other nodes when enough are there.
+    Places(Store store, const NodeCard& own, int ranks_port, std::string run_id, Clock::duration last_call = {});
 
     /// Checks which launchers have come and which are alive, and answers those that ask for a place.
     void look();
@@ -70,11 +74,19 @@ class Places {
         std::string text;
     };
     std::optional<Lost> lost() const;
+    /// Where ranks are replaced: the launchers of this attempt that have vanished since the last call.
+    std::vector<Lost> take_lost();
+    /// Whether ranks are replaced.
+    bool changes() const noexcept { return own_.least > 0; }
+    /// How many launchers live.
+    int living() const;
     /// The IDs of the launchers that have a place and a connection.
     std::vector<std::string> present() const;
     /// The error: a launcher was started with other numbers of nodes or restarts than this one. Empty: none.
     const std::string& disagreement() const noexcept { return disagreement_; }
 
+    /// No attempt runs: launchers that come wait for the next one.
+    void rest() { running_.reset(); }
     /// The first node whose launcher is not ready for this attempt, with the reasons for all such nodes; none: all are.
     std::optional<Lost> missing(int attempt);
     /// All launchers are ready: publishes the attempt's roster.
@@ -104,6 +116,8 @@ class Places {
     void admit(Place& place, const NodeCard& card, Instant now);
     void answer(const NodeCard& card, const std::string& text);
     bool is_silent(const Place& place, Clock::duration time) const;
+    bool lives(const Place& place) const;
+    bool is_free(const Place& place) const;
     std::string words_of_loss(const Place& place) const;
 
     Store store_;
@@ -111,6 +125,10 @@ class Places {
     NodesRoster roster_;
     std::vector<Place> places_;
     std::vector<Newcomer> newcomers_;
+    Clock::duration last_call_;
+    std::optional<Instant> enough_since_;
+    std::optional<int> running_;    // the attempt
+    std::vector<Lost> lost_;        // for take_lost()
     std::optional<Lost> replaced_;  // from the last roster; another one has its place
     std::size_t read_ = 0;          // bytes of "came"
     Instant looked_at_ = Clock::now();

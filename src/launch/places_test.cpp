@@ -81,8 +81,8 @@ TEST_F(PlacesOfThree, are_named_until_all_have_come) {
     places_->look();
     EXPECT_EQ(missing(0), "");
     places_->begin(0);
-    EXPECT_EQ(answer_to("one"), "joins 0");
-    EXPECT_EQ(answer_to("two"), "joins 0");
+    EXPECT_EQ(answer_to("one"), "joins 0 1");
+    EXPECT_EQ(answer_to("two"), "joins 0 2");
     const NodesRoster formed = roster(0);
     EXPECT_EQ(formed.ranks_port, 4000);
     EXPECT_EQ(formed.run_id, "run 7");
@@ -119,7 +119,7 @@ TEST_F(PlacesOfThree, of_a_launcher_whose_connection_has_ended_are_anothers) {
     EXPECT_TRUE(places_->lost()) << "it was of the attempt that runs";
     places_->begin(1);
     EXPECT_FALSE(places_->lost());
-    EXPECT_EQ(answer_to("newer"), "joins 1");
+    EXPECT_EQ(answer_to("newer"), "joins 1 1");
     EXPECT_EQ(roster(1).cards[1].id, "newer");
     EXPECT_EQ(roster(1).cards[1].ranks, 4);
     EXPECT_EQ(roster(1).cards[2].id, "two");
@@ -139,7 +139,7 @@ TEST_F(PlacesOfThree, of_a_silent_launcher_are_anothers_after_the_time_that_it_h
     pass(6s, {"two", "newer"});
     EXPECT_EQ(missing(1), "");
     places_->begin(1);
-    EXPECT_EQ(answer_to("newer"), "joins 1");
+    EXPECT_EQ(answer_to("newer"), "joins 1 1");
     // It comes back: its words count no more.
     beats("one");
     store_.append(attempt_key(0, "stopped"), "one\n");
@@ -182,7 +182,7 @@ TEST_F(PlacesOfThree, go_to_the_next_of_several_launchers_that_die_while_they_wa
     EXPECT_EQ(missing(1), "");
     places_->begin(1);
     EXPECT_EQ(roster(1).cards[1].id, "c");
-    EXPECT_EQ(answer_to("c"), "joins 1");
+    EXPECT_EQ(answer_to("c"), "joins 1 1");
 }
 
 TEST_F(PlacesOfThree, are_refused_to_launchers_with_other_numbers_and_after_the_end) {

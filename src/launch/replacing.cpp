@@ -42,13 +42,41 @@ void Attempt::take_deaths() {
     if (must_end || is_lost_)
         note_failures();
     else if (nodes_ == nullptr && !works())
-        stop(0);  // the newcomers have nobody to join
+        end_newcomers();
+}
+
+// They have nobody to join.
+void Attempt::end_newcomers() {
+    drop_replaced([](const Member&) { return true; });
+    stop(0);
+}
+
+// Told to end, this node leaves the job, which goes on: a platform takes a machine away so.
+bool Attempt::leaves() const {
+    return replacements_ != nullptr && nodes_ != nullptr && nodes_->node_rank() != 0 && ended_by_ == SIGTERM;
+}
+
+NodeState Attempt::state() const {
+    using Kind = NodeState::Kind;
+    if (works()) return {Kind::works};
+    if (are_lost()) {
+        const auto blame = find_culprit(suspects(true));
+        TUTTI_ASSERT(blame.has_value());
+        return {Kind::dead,
+                {.good = false,
+                 .again = restarts_.may_start_all(),
+                 .status = exit_status(members_[blame->decisive()].child),
+                 .text = in_words(*blame, suspects(true), limits_.started, false)}};
+    }
+    const bool is_well = std::ranges::any_of(members_, [](const Member& m) { return !m.task.is_newcomer; });
+    return {is_well ? Kind::well : Kind::idle};
 }
 
 // False: the attempt cannot go on without that process.
 bool Attempt::replace(std::size_t index) {
     const bool was_newcomer = members_[index].task.is_newcomer;
     const std::string what = end_in_words(members_[index].task.name, members_[index].child);
+    if (!was_newcomer && !have_met_) return false;
     const bool again = was_newcomer ? restarts_.newcomer_died() : restarts_.rank_died();
     if (!again && (!was_newcomer || static_cast<std::size_t>(restarts_.holes()) > waiting().size())) return false;
     members_[index].is_replaced = true;
@@ -73,6 +101,7 @@ void Attempt::note_rank(Member& member, int rank, int size) {
     const std::string name = fmt::format("rank {}", rank);
     if (member.task.is_newcomer)
         say(fmt::format("tutti run: {} (pid {}) is {} of {} now\n", member.task.name, member.child.pid, name, size));
+    have_met_ = true;
     member.task.is_newcomer = false;
     member.task.rank = rank;
     member.task.name = name;

@@ -75,9 +75,11 @@ void report_failure(const std::exception_ptr& error, int rank, int size, const s
     }
 }
 
-void report_joined() noexcept {
+void report_joined(int rank, int size) noexcept {
     try {
-        if (has_reported.exchange(false)) send({});
+        const bool is_news = env::get_bool("TUTTI_REPLACES", false) && is_rank_of_job(rank, size);
+        if (has_reported.exchange(false) || is_news)
+            send(is_news ? FailureReport{.rank = rank, .size = size} : FailureReport{});
     } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it goes by what it knows
     }
 }

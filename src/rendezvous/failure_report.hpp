@@ -37,8 +37,9 @@ std::string report_address(std::string_view id);
 /// Tells this process's launcher, if it has one, that this rank's world has failed with `error`, or that this rank
 /// could not join it (then `cards` is empty). `rank`, `size`: this rank's number and the number of ranks in that world.
 void report_failure(const std::exception_ptr& error, int rank, int size, const std::vector<Card>& cards) noexcept;
-/// Tells the launcher that this process has joined a world, which withdraws its earlier reports.
-void report_joined() noexcept;
+/// Tells the launcher that this process has joined a world as this rank, which withdraws its earlier reports. A
+/// launcher that replaces ranks (TUTTI_REPLACES) also learns that the job's ranks have met.
+void report_joined(int rank, int size) noexcept;
 /// Tells the launcher that this process is now rank `rank` of the job's `size`.
 void report_member(int rank, int size) noexcept;
 /// Whether rank `rank` of `size` is this process's number in the job: RANK and WORLD_SIZE, or those of report_member().

@@ -59,9 +59,9 @@ TEST_F(Reports, give_no_number_of_a_world_that_numbers_its_ranks_otherwise) {
 TEST_F(Reports, are_taken_back_by_a_world_that_comes_together_later) {
     report_failure(timeout_of(2, std::string(100'000, 'x')), 1, 3, {});
     EXPECT_EQ(heard().value_or(FailureReport{}).text.size(), 16384U);
-    report_joined();
+    report_joined(1, 3);
     EXPECT_EQ(heard().value_or(FailureReport{.code = 7}).code, 0);
-    report_joined();
+    report_joined(1, 3);
     EXPECT_FALSE(heard()) << "there is nothing to take back";
 }
 
@@ -78,6 +78,17 @@ TEST_F(Reports, say_which_rank_of_the_job_a_process_has_become) {
     report_failure(timeout_of(3), 2, 4, {});
     EXPECT_EQ(heard().value_or(FailureReport{}).culprit, 3);
     report_member(1, 3);  // for the tests that come later in this process
+}
+
+TEST_F(Reports, say_that_the_ranks_have_met_where_they_are_replaced) {
+    report_joined(1, 3);
+    EXPECT_FALSE(heard());
+    ::setenv("TUTTI_REPLACES", "1", 1);
+    report_joined(0, 2);
+    EXPECT_FALSE(heard()) << "another world";
+    report_joined(1, 3);
+    EXPECT_EQ(heard().value_or(FailureReport{}).size, 3);
+    ::unsetenv("TUTTI_REPLACES");
 }
 
 TEST_F(Reports, are_none_where_no_launcher_listens) {

@@ -239,7 +239,7 @@ void World::meet_the_others(const ProcessGroupOptions& options, rendezvous::Atte
     driver_.attach(flight_, *neighbours_);
     if_inherited_ = worlds::add(*this);
     TUTTI_ASSERT(flight_.news_fd() >= 0 && if_inherited_ != nullptr);
-    rendezvous::report_joined();
+    rendezvous::report_joined(rank(), size());
 }
 
 // A completion, or the end of a piece of news, may drop the last reference to a world on one of its own threads, which

@@ -242,7 +242,11 @@ class Flags(CliCase):
         for arguments, words in (
                 (("--nproc-per-node", "many", "true"), ("--nproc-per-node many", "1 to 65536")),
                 (("-n", "0", "true"), ("--nproc-per-node 0", "1 to 65536")),
-                (("--nnodes", "2:4", "true"), ("--nnodes 2:4", "1 to 65536")),
+                (("--nnodes", "4:2", "true"), ("--nnodes 4:2", "1 to 65536, or MIN:MAX")),
+                (("--nnodes", "1:2", "true"), ("--nnodes 2", "--master-addr")),
+                (("--join", "host", "true"), ("--join host", "HOST:PORT")),
+                (("--join", "host:1", "--nnodes", "2", "true"), ("--join", "--nnodes")),
+                (("--spares", "1", "--max-restarts", "0", "true"), ("--max-restarts 0", "1 or more", "--spares")),
                 (("--nnodes", "0", "true"), ("--nnodes 0",)),
                 (("--nnodes", "2", "true"), ("--nnodes 2", "--master-addr")),
                 (("--nnodes", "2", "--node-rank", "2", "--master-addr", "127.0.0.1", "true"), ("--node-rank 2", "0 to 1")),

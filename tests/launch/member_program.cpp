@@ -3,8 +3,8 @@
 //   member_program STEPS MODE [RANK@STEP...]   kills itself with SIGKILL where it is this rank in this step of the
 //   first
 //                                              attempt, unless it came later
-//   MODE   repair: after an error all ranks take newcomers in; take: they also take in those that wait between steps;
-//          never: they end with the error; leave: the others go on alone, and end well
+//   MODE   repair: after an error all ranks take newcomers in; never: they end with the error; leave: the others end
+//          well; take: the others go on, and take in those that wait between two steps, until the file STOP_FILE exists
 #include <tutti/newcomers.hpp>
 #include <tutti/tutti.hpp>
 
@@ -68,20 +68,26 @@ int main(int argc, char** argv) {
             if (now && !is_newcomer && is_first) std::raise(SIGKILL);
         }
         try {
-            std::array<std::int64_t, 2> sums{1, 0};
-            if (mode == "take" && g.rank() == 0) sums[1] = tutti::newcomers_waiting({.place = store});
+            std::array<std::int64_t, 3> sums{1, 0, 0};
+            if (mode == "take" && g.rank() == 0) {
+                sums[1] = tutti::newcomers_waiting({.place = store});
+                sums[2] = ::access(variable("STOP_FILE").c_str(), F_OK) == 0 ? 1 : 0;
+            }
             tutti::all_reduce(sums, {.group = g});
             if (sums[0] != g.size()) return 9;
             ++step[0];
+            if (sums[2] > 0) break;
             if (sums[1] > 0) {
                 g = g.grow({.place = store});
                 g.adopt({step});
+                say(fmt::format("goes on as rank {} of {}", g.rank(), g.size()));
             }
         } catch (const tutti::DistError& error) {
             if (mode == "never") throw;
             if (mode == "leave") break;
-            g = g.grow({.place = store});
+            g = mode == "take" ? g.shrink() : g.grow({.place = store});
             g.adopt({step});
+            say(fmt::format("goes on as rank {} of {}", g.rank(), g.size()));
         }
         std::this_thread::sleep_for(10ms);
     }

@@ -3,6 +3,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import time
 
@@ -81,6 +82,40 @@ class Replace(CliCase):
         self.assertEqual(done.returncode, 0, self.everything)
         self.assertRegex(self.words, rf"^tutti run: rank 2 .* was {KILLED}; spare 0 is to take its place, 2 restarts left$")
 
+    def test_a_rank_that_dies_before_the_ranks_have_met(self):
+        done = self.tutti("run", "-n", 3, "--grace", "0.5", "--replace", "--", "sh", "-c",
+                          f'[ "$RANK$TORCHELASTIC_RESTART_COUNT" != 10 ] || exit 3; exec {PROGRAM} 20 repair', timeout=40)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"rank 1 \(pid \d+\) was the first to fail, after .*: exited with status 3")
+        self.assertIn("\ntutti run: starting all ranks again (1 of 3)", done.stderr)
+        self.assertNotIn("is to take its place", done.stderr)
+
+    def test_ranks_of_two_nodes(self):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        for deaths, status in ((("3@20",), 0), (("0@20", "3@40", "1@60"), 0), (("0@20", "1@20", "2@20", "3@20"), 0)):
+            nodes = [subprocess.Popen([TUTTI, "run", "--nnodes=2", f"--node-rank={k}", "--master-addr=127.0.0.1", "--spares=1",
+                                       f"--master-port={port}", "-n", "2", PROGRAM, "90", "repair", *deaths], stdout=subprocess.PIPE,
+                                      stderr=subprocess.STDOUT, text=True) for k in (1, 0)]
+            said = [node.communicate(timeout=60)[0] for node in nodes]
+            self.assertEqual([node.returncode for node in nodes], [status, status], said)
+            for each in range(4):
+                self.assertIn(f"[rank {each}] done as rank {each} of 4 at step 90", said[0] + said[1])
+            together = len(deaths) == 4
+            self.assertEqual("starting all ranks again (1 of 3)" in said[0], together, said)
+            self.assertEqual(bool(re.search(r"spare [01]\.0 \(pid \d+\) is rank [03] of 4 now", said[0] + said[1])), not together, said)
+
+    def test_a_node_whose_restarts_are_used_up_ends_the_job(self):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        nodes = [subprocess.Popen([TUTTI, "run", "--nnodes=2", f"--node-rank={k}", "--master-addr=127.0.0.1", "--replace",
+                                   "--max-restarts=1", f"--master-port={port}", "-n", "2", PROGRAM, "900", "repair", "2@20", "3@60"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for k in (1, 0)]
+        said = [node.communicate(timeout=60)[0] for node in nodes]
+        self.assertEqual([node.returncode for node in nodes], [137, 137], said)
+        self.assertRegex(said[0], rf"tutti run: rank 3 \(pid \d+\) was the first to fail, after .* s: {KILLED}")
+        self.assertRegex(said[1], rf"tutti run: node 1 failed: rank 3 \(pid \d+\) was the first to fail, after .* s: {KILLED}")
+
     def started(self, *arguments, options):
         """The job, and its processes' ids by the labels of their lines."""
         job = subprocess.Popen([TUTTI, "run", "-n", "2", "--grace", "0.5", *options, PROGRAM, *arguments], text=True,
@@ -119,11 +154,6 @@ class Replace(CliCase):
         self.assertNotIn("the first to fail", rest)
         for pid in pids.values():
             self.assertFalse(pathlib.Path(f"/proc/{pid}").exists())
-
-    def test_bad_flags(self):
-        done = self.tutti("run", "-n", 2, "--spares", 1, "--max-restarts", 0, "true")
-        self.assertRegex(done.stderr, "--max-restarts 0: expected 1 or more with --replace or --spares")
-        self.assertNotEqual(self.tutti("run", "-n", 2, "--spares", -1, "true").returncode, 0)
 
     def test_ranks_of_an_ordinary_job_inside_one_whose_ranks_are_replaced(self):
         done = self.tutti("run", "-n", 1, "--spares", 1, "--", "sh", "-c",

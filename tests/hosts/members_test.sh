@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Jobs whose nodes come and go: --nnodes MIN:MAX, --join. Hosts are network namespaces.
+# Usage: members_test.sh TUTTI PROGRAM (tests/launch/member_program.cpp)
+set -uo pipefail
+tutti=$1 program=$2
+source "$(dirname "$0")/namespaces.sh"
+make_hosts 4
+master=$(address 1)
+port=29800
+export TUTTI_JOB_SECRET=members-test-$RANDOM$RANDOM
+export STOP_FILE=$work/stop
+
+# run HOST NAME ARGUMENT...: `tutti run` there, in the background; what it says in $work/node.NAME
+run() {
+  local host=$1 name=$2
+  shift 2
+  on "$host" timeout 60 "$tutti" run --grace 0.5 "$@" >"$work/node.$name" 2>&1 </dev/null &
+  ids[name]=$!
+}
+# node HOST NAME NODE_RANK NNODES ARGUMENT...
+node() {
+  local host=$1 name=$2 rank=$3 count=$4
+  shift 4
+  run "$host" "$name" --nnodes "$count" --node-rank "$rank" --master-addr "$master" --master-port $port "$@"
+}
+begin() {
+  port=$((port + 1))
+  rm -f "$work"/node.* "$STOP_FILE"
+}
+launcher() { processes "$1" | xargs -r ps -o pid=,args= -p | awk '$3 == "run" { print $1; exit }'; }
+# until_said NAME PATTERN: waits until that launcher or one of its ranks has printed it
+until_said() {
+  local end=$((SECONDS + 20))
+  until grep -Eq -- "$2" "$work/node.$1"; do
+    if [ $SECONDS -gt $end ]; then fail "node $1 does not say: $2" "$work"/node.*; return; fi
+    sleep 0.05
+  done
+}
+
+begin
+node 1 0 0 1:3 --last-call 1 -n 2 "$program" 100000 take
+until_said 0 "rank 1\] pid"
+run 2 1 --join "$master:$port" -n 1 "$program" 100000 take
+until_said 1 "rank 2\] joined as rank 2 of 3"
+says 1 "\[spare 1.0\] pid [0-9]+ slot 0 rank '' of '' replaces '1'"
+says 1 "tutti run: spare 1.0 \(pid [0-9]+\) is rank 2 of 3 now"
+processes 2 | xargs kill -9
+wait "${ids[1]}"
+unset "ids[1]"
+until_said 0 "node 1: its launcher \(.*, $(address 2), pid [0-9]+\) was lost: its connection has ended.*; the job goes on with 1 of 3 nodes"
+until_said 0 "goes on as rank 0 of 2"
+node 3 3 1 1:3 -n 2 "$program" 100000 take
+until_said 3 "joined as rank 3 of 4"
+node 4 4 2 1:3 -n 1 "$program" 100000 take
+until_said 4 "joined as rank 4 of 5"
+kill "$(launcher 4)"
+wait "${ids[4]}"
+[ $? = 143 ] || fail "a node that is told to end does so" "$work/node.4"
+unset "ids[4]"
+until_said 0 "node 2: its launcher .* was lost: its connection has ended"
+touch "$STOP_FILE"
+expect_status 0 "a node is added, killed, and comes back at another address; another one leaves"
+for name in 0 3; do says $name "done as rank [0-3] of 4"; done
+
+begin
+node 1 0 0 2:3 --join-timeout 2 --last-call 0 -n 1 "$program" 100000 take
+node 2 1 1 2:3 --join-timeout 2 --last-call 0 -n 1 "$program" 100000 take
+until_said 0 "rank 0\] pid"
+processes 2 | xargs kill -9
+wait "${ids[1]}"
+unset "ids[1]"
+expect_status 1 "with too few nodes the job ends after --join-timeout"
+says 0 "1 of 3 nodes is left, and 2 are needed: another with --node-rank 1 is waited for, for 2 s"
+says 0 "1 of 3 nodes is left, and 2 are needed$"
+
+begin
+run 1 0 --nnodes 2 --node-rank 0 --master-addr "$master" --master-port $port sleep 2
+node 3 3 1 2 sleep 2
+sleep 1
+run 2 1 --join "$master:$port" true
+wait "${ids[1]}"
+unset "ids[1]"
+says 1 "tutti run: --join: the job's ranks are not replaced: expected a job with --nnodes MIN:MAX or --replace"
+expect_status 0 "a job whose ranks are not replaced takes nobody in"
+exit $failed
