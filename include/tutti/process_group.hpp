@@ -96,6 +96,9 @@ struct GrowOptions {
     std::string name = "newcomers";  ///< as there
     /// How many newcomers to take in; 0: those that wait now, after a failure as many as ranks are lost.
     int count = 0;
+    /// With fewer than `count` newcomers the group grows all the same, if this many have come. Default: `count`.
+    std::optional<int> at_least{};
+    std::optional<std::chrono::milliseconds> wait{};  ///< for `count` newcomers; default: `timeout`
     std::chrono::milliseconds timeout{0};  ///< for newcomers, and for all ranks to call grow; zero: the group's
     std::optional<std::chrono::milliseconds> patience{};  ///< after a failure: as ShrinkOptions
 };
@@ -127,6 +130,8 @@ class TUTTI_API ProcessGroup {
     const std::string& description() const;
     /// Global ranks (ranks in the group's world), by group rank.
     std::vector<int> ranks() const;
+    /// Whether this process came into the group by tutti::join, so that it has to adopt the others' values.
+    bool is_newcomer() const;
     /// Convert between a rank in the group and its global rank. Throw InvalidArgument if there is no such rank.
     int global_rank(int group_rank) const;
     int group_rank(int global_rank) const;

@@ -54,26 +54,44 @@ std::shared_ptr<detail::Group> join_new_world(const GrowthPlan& plan, int rank, 
     options.transport = static_cast<TransportKind>(plan.transport);
     options.determinism = static_cast<Determinism>(plan.determinism);
     options.backend = plan.backend;
-    const auto not_made = [&](const char* why) {
+    const auto not_made = [&](const std::string& why) {
         return fmt::format("grow: the group of {} was not made: {}", plan.description, why);
     };
     ErrorContext context{.operation = "grow", .group = plan.name, .rank = rank};
+    std::shared_ptr<detail::Group> group;
     try {
-        auto group = detail::Group::of_all(options, {.worlds_in_store = rendezvous::Attempt::Worlds::one,
-                                                     .joining = {.deadline = deadline, .check = std::move(check)},
-                                                     .description = plan.description,
-                                                     .senior = plan.senior()});
-        // Before the barrier: a launcher that sees another rank end by itself knows of this one.
-        if (of_job) rendezvous::report_member(rank, plan.size());
-        barrier({.group = ProcessGroup(group), .timeout = deadline.timeout()});  // nobody goes on alone
-        return group;
+        group = detail::Group::of_all(options,
+                                      {.worlds_in_store = rendezvous::Attempt::Worlds::one,
+                                       .joining = {.deadline = deadline, .check = std::move(check)},
+                                       .description = plan.description,
+                                       .senior = plan.senior(),
+                                       .is_newcomer = plan.old_ranks[static_cast<std::size_t>(rank)] < 0});
     } catch (const DistStoreError& error) {
         if (error.code() != ErrorCode::timeout) throw;
         throw Timeout(not_made(error.what()), context);
     } catch (const PeerLost& error) {
         context.peer = error.context().peer;
         throw PeerLost(not_made(error.what()), context);
+    } catch (const DistNetworkError& error) {  // a rank could not be reached
+        if (error.code() != ErrorCode::network) throw;
+        context.peer = error.context().peer;
+        throw PeerLost(not_made(error.what()), context);
     }
+    // Before the barrier: a launcher that sees another rank end by itself knows of this one.
+    if (of_job) rendezvous::report_member(rank, plan.size());
+    // A rank that ends now is lost for some ranks before the barrier has ended and for others behind it. The first that
+    // writes decides for all whether there is a group, so that no two parts of the ranks go on by themselves.
+    constexpr const char* made = "made";
+    std::string outcome = made;
+    try {
+        barrier({.group = ProcessGroup(group), .timeout = deadline.timeout()});
+    } catch (const DistBackendError& error) {
+        outcome = error.what();
+        context.peer = error.context().peer;
+    }
+    outcome = options.store.compare_set("outcome", "", outcome);
+    if (outcome != made) throw PeerLost(not_made(outcome), context);
+    return group;
 }
 
 }  // namespace
@@ -81,6 +99,9 @@ std::shared_ptr<detail::Group> join_new_world(const GrowthPlan& plan, int rank, 
 ProcessGroup ProcessGroup::grow(const GrowOptions& o) const {
     const record::CallSite site;
     if (o.count < 0) api::refuse("grow: count is {}: expected zero or more newcomers", o.count);
+    if (o.at_least && *o.at_least < 0) api::refuse("grow: at_least is {}: expected zero or more", *o.at_least);
+    if (o.wait && *o.wait < milliseconds::zero())
+        api::refuse("grow: wait {} ms: expected zero or more", o.wait->count());
     if (!*this) api::refuse("grow: this rank has no such group: expected a group that it is in");
     const std::shared_ptr<detail::Group> old = group_;
     const milliseconds timeout = api::survivors_timeout("grow", o.timeout, o.patience, old->timeout());
@@ -97,6 +118,8 @@ ProcessGroup ProcessGroup::grow(const GrowOptions& o) const {
     rendezvous::Growth talk({.place = stores[0].describe(),
                              .keys = fmt::format("grow/{}/", growth),
                              .count = o.count,
+                             .at_least = o.at_least,
+                             .wait = o.wait,
                              .plan = {.name = api::next_name(old->name()),
                                       .backend = backend::to_string(old->backends().names()),
                                       .timeout_ms = old->timeout().count(),

@@ -50,7 +50,8 @@ std::shared_ptr<Group> Group::of_all(const ProcessGroupOptions& options, Coming 
                                .pg_options = options.pg_options,
                                .device = options.device_id,
                                .predecessor = std::move(coming.predecessor),
-                               .senior = coming.senior});
+                               .senior = coming.senior,
+                               .is_newcomer = coming.is_newcomer});
     } catch (const std::exception& error) {  // the others are on their way, and wait for this rank
         if (world)
             world->verdicts().tell_of_failed_join(error);
@@ -75,6 +76,7 @@ Group::Group(std::shared_ptr<World> world, SubgroupSpec spec)
       description_(std::move(spec.description)),
       timeout_(spec.timeout),
       senior_(spec.senior),
+      is_newcomer_(spec.is_newcomer),
       planner_(apart_if_carried(layout_of(*world_, ranks_), spec.backends), ranks_.rank(),
                determinism() == Determinism::layout_invariant),
       recorder_(name_, rank(), size(), &group::Fingerprint::describe, ranks_.in_world()),

@@ -39,6 +39,7 @@ struct Coming {
     std::string description{};
     PredecessorGroup predecessor{};
     int senior = 0;  ///< as SubgroupSpec
+    bool is_newcomer = false;
 };
 
 struct SubgroupSpec {
@@ -52,7 +53,8 @@ struct SubgroupSpec {
     std::optional<Device> device{};         ///< to which this process is bound
     std::shared_ptr<const Group> parent{};  ///< all of its ranks make the new group together
     PredecessorGroup predecessor{};
-    int senior = 0;  ///< the lowest rank that is no newcomer (ProcessGroup::grow)
+    int senior = 0;            ///< the lowest rank that is no newcomer (ProcessGroup::grow)
+    bool is_newcomer = false;  ///< this process is one
 };
 
 class Group final : public Member, public std::enable_shared_from_this<Group> {
@@ -112,6 +114,7 @@ class Group final : public Member, public std::enable_shared_from_this<Group> {
     /// The same for a larger one.
     int next_growth() noexcept { return ++growths_; }
     int senior() const noexcept { return senior_; }
+    bool is_newcomer() const noexcept { return is_newcomer_; }
     /// The number of the window that all ranks of the group are about to make; equal on all ranks.
     std::uint32_t next_window() noexcept { return ++windows_; }
     /// The number of the NeighborGraph that all ranks of the group are about to make; equal on all ranks.
@@ -152,6 +155,7 @@ class Group final : public Member, public std::enable_shared_from_this<Group> {
     const std::string name_, description_;
     std::atomic<std::chrono::milliseconds> timeout_;
     const int senior_;
+    const bool is_newcomer_;
     Planner planner_;
     record::Recorder recorder_;
     FailureInquiry inquiry_;

@@ -118,17 +118,33 @@ StoreTalk<GrowthPlan> Growth::agree_with_survivors() {
         co_await lead(ranks, count, key, no_check);
     }
     awaited_ = fmt::format("{} to say how it grows", who(ranks.front()));
-    const StoreRequest plan = in_group(ask::await(key, Milliseconds(0)));
-    const Deadline until = late();
-    const StoreAnswer text = co_await wait_with(plan, until, no_check);
-    std::string stands = text.is_there() ? text.value() : no_plan_of(ranks.front());
-    if (!text.is_there()) stands = co_await settle(key, stands);
+    const Deadline last = late();
+    std::string stands;
+    while (stands.empty()) {
+        const StoreRequest plan = in_group(ask::await(key, look_every));
+        const StoreAnswer text = co_await plan;
+        if (text.is_there()) {
+            stands = text.value();
+            continue;
+        }
+        // The leader may have ended before it left a will for its plan.
+        const StoreRequest end = in_group(ask::read(gone(ranks.front())));
+        const StoreAnswer ended = co_await end;
+        if (ended.is_there())
+            stands = co_await settle(key, lost);
+        else if (last.expired())
+            stands = co_await settle(key, no_plan_of(ranks.front()));
+    }
     if (stands != lost) co_return accept(stands);
     ErrorContext where = context();
     where.peer = group.numbers_of({ranks.front()}).front();
     throw PeerLost(fmt::format("grow of group \"{}\": rank {}, which was to take the newcomers in, was lost",
                                group.group, where.peer),
                    where);
+}
+
+Deadline Growth::until() const {
+    return terms_.wait ? Deadline::at(std::min(deadline_.when(), Deadline::after(*terms_.wait).when())) : deadline_;
 }
 
 // Takes in those that wait, and, until there are `count`, those that come before the deadline.
@@ -148,7 +164,7 @@ StoreTalk<bool> Growth::take(int count, Deadline deadline, std::function<void()>
         }
         if (std::cmp_equal(tickets_.size(), count) || deadline.expired()) break;
         const std::int64_t next = std::stoll(before.value()) + 1;
-        const Milliseconds patience = std::min(deadline.timeout(), Milliseconds(100));
+        const Milliseconds patience = std::min(deadline.timeout(), look_every);
         co_await ask::await(growth_key::who(next), patience);
         if (check) check();
     }
@@ -177,8 +193,8 @@ StoreTalk<bool> Growth::lead(std::vector<int> ranks, int count, std::string key,
     }
     std::exception_ptr error;
     try {
-        const Deadline until = only_waiting ? Deadline::after(Milliseconds::zero()) : deadline_;
-        co_await take(count, until, lost_check);
+        const Deadline last = only_waiting ? Deadline::after(Milliseconds::zero()) : until();
+        co_await take(count, last, lost_check);
     } catch (const Lost&) {
         error = std::current_exception();
         plan_.problem = fmt::format("grow of group \"{}\": {}", group.group, lost_words);
@@ -196,7 +212,7 @@ StoreTalk<bool> Growth::lead(std::vector<int> ranks, int count, std::string key,
         }
         std::rethrow_exception(error);
     }
-    if (taken < count && !only_waiting) {
+    if (taken < std::min(count, terms_.at_least.value_or(count)) && !only_waiting) {
         plan_.problem = fmt::format("grow of group \"{}\" ({} ranks): {} of {} newcomers came to {} in time",
                                     group.group, ranks.size(), taken, count, terms_.place);
     } else if (taken == 0 && !has_failed_) {

@@ -17,6 +17,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,9 @@ class Growth {
     struct Terms {
         std::string place;  ///< in words
         std::string keys;   ///< what the keys of this call begin with in the group's store; equal on all ranks
-        int count = 0;      ///< as GrowOptions
+        int count = 0;      ///< as GrowOptions, and so are these two
+        std::optional<int> at_least{};
+        std::optional<Milliseconds> wait{};
         GrowthPlan plan;    ///< what the leader knows of the new group before the newcomers come
         /// Of this call, where the group has failed; its group, ranks and time limit in any case.
         SurvivorsTerms survivors;
@@ -63,6 +66,8 @@ class Growth {
     std::string who(int rank) const;
     std::vector<std::int64_t> places(const std::vector<int>& ranks) const;
     std::string gone(int rank) const { return terms_.keys + "gone/" + std::to_string(rank); }
+    /// When the leader stops to wait for newcomers.
+    Deadline until() const;
     /// For an answer of the leader, which waits for newcomers as long as it may.
     Deadline late() const { return Deadline::at(deadline_.when() + std::chrono::seconds(5)); }
     ErrorContext context() const;

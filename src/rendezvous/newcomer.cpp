@@ -15,7 +15,6 @@
 namespace tutti::rendezvous {
 namespace {
 
-constexpr Milliseconds look_every{100};
 // Answers that are no plan's number, and the words of those that have gone.
 constexpr const char* newcomer_left = "gave up";
 constexpr const char* newcomer_ended = "ended";

@@ -50,6 +50,9 @@ class Newcomer {
 /// The tickets of those that wait in the place.
 StoreTalk<std::vector<std::int64_t>> waiting_newcomers();
 
+/// How often a wait for another process looks whether that one has ended.
+inline constexpr Milliseconds look_every{100};
+
 /// Waits for a key in slices, with `check` in between; no value: the deadline has passed.
 StoreTalk<StoreAnswer> wait_with(StoreRequest key, Deadline deadline, std::function<void()> check);
 

@@ -181,7 +181,7 @@ transport::Reads HostSharing::agree(const rendezvous::Membership& membership, co
     arena_->say_attached(own, reaches_all(membership, rank_, ranks) ? Attached::and_reads : Attached::only);
     const Patience patience(
         [&] { return fmt::format("all of the {} of this host to find the memory that they share", rank_list(ranks)); });
-    while (!arena_->wait_until_attached(neighbours_patience)) check_attachments(ranks, deadline);
+    while (!arena_->wait_until_attached(neighbours_patience)) check_attachments(membership, ranks, deadline);
     for (std::size_t local = 0; local < ranks.size(); ++local) {
         const auto& attached = arena_->control(static_cast<int>(local)).attached;
         if (attached.load(std::memory_order_acquire) == Attached::and_reads) continue;
@@ -195,7 +195,8 @@ transport::Reads HostSharing::agree(const rendezvous::Membership& membership, co
     return transport::Reads::yes;
 }
 
-void HostSharing::check_attachments(const std::vector<int>& ranks, const Deadline& deadline) const {
+void HostSharing::check_attachments(const rendezvous::Membership& membership, const std::vector<int>& ranks,
+                                    const Deadline& deadline) const {
     TUTTI_ASSERT(arena_ != nullptr);
     using rendezvous::VerdictKind;
     check_wait(Deadline::never(), nullptr, "init");
@@ -213,6 +214,14 @@ void HostSharing::check_attachments(const std::vector<int>& ranks, const Deadlin
         missing.push_back(ranks[local]);
         if (health_.is_gone_for_good(ranks[local])) {
             throw PeerLost(fmt::format("{}: rank {} has left", what, ranks[local]),
+                           {.operation = "init", .rank = rank_, .peer = ranks[local]});
+        }
+        // One that has ended before it had a lifeline is missed by nobody else.
+        const rendezvous::Card& card = membership.cards()[static_cast<std::size_t>(ranks[local])];
+        const bool can_tell = card.process != 0 && card.process_space == rendezvous::process_space();
+        if (const auto end = can_tell ? rendezvous::end_of(card.process, {}) : std::nullopt) {
+            throw PeerLost(fmt::format("{}: rank {} (pid {}) is gone before it had joined: {}", what, ranks[local],
+                                       card.process, *end),
                            {.operation = "init", .rank = rank_, .peer = ranks[local]});
         }
     }

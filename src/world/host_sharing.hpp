@@ -67,7 +67,8 @@ class HostSharing {
                        const Deadline& deadline);
     transport::Reads agree(const rendezvous::Membership& membership, const std::vector<int>& ranks,
                            const Deadline& deadline);
-    void check_attachments(const std::vector<int>& ranks, const Deadline& deadline) const;
+    void check_attachments(const rendezvous::Membership& membership, const std::vector<int>& ranks,
+                           const Deadline& deadline) const;
 
     const int rank_, size_;
     const std::string group_;
