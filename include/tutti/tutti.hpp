@@ -30,6 +30,7 @@
 #include <tutti/process_group.hpp>
 #include <tutti/quantized.hpp>
 #include <tutti/reduce_op.hpp>
+#include <tutti/resilient.hpp>
 #include <tutti/spawn.hpp>
 #include <tutti/step_function.hpp>
 #include <tutti/store.hpp>

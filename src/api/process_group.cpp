@@ -1,16 +1,20 @@
 // ProcessGroup, the default group, initialisation.
 #include "api/arguments.hpp"
 #include "api/environment.hpp"
+#include "core/deadline.hpp"
 #include "core/debug_level.hpp"
 #include "core/env.hpp"
+#include "core/log.hpp"
 #include "core/per_thread.hpp"
 #include "group/group.hpp"
 #include "record/call_site.hpp"
+#include "rendezvous/job_environment.hpp"
 #include "rendezvous/rendezvous.hpp"
 #include "world/worlds.hpp"
 
 #include <tutti/distributed.hpp>
 #include <tutti/error.hpp>
+#include <tutti/newcomers.hpp>
 
 #include <fmt/format.h>
 
@@ -94,6 +98,9 @@ int ProcessGroup::global_rank(int group_rank) const {
 int ProcessGroup::group_rank(int global_rank) const {
     return api::rank_in("get_group_rank", "global_rank", global_rank, {}, checked(*this));
 }
+bool ProcessGroup::is_newcomer() const {
+    return checked(*this).is_newcomer();
+}
 const std::string& ProcessGroup::name() const {
     return checked(*this).name();
 }
@@ -146,6 +153,27 @@ milliseconds check(const InitOptions& options) {
     return timeout;
 }
 
+/// Nothing tells this process its place in a world, and its launcher says that it is a newcomer.
+bool comes_later(const InitOptions& o) {
+    return (o.init_method.empty() || o.init_method == "env://") && o.rank == -1 && o.world_size == -1 && !o.store &&
+           rendezvous::read_job_environment().is_newcomer;
+}
+
+/// A group that loses a rank while it takes newcomers in sends them back to wait.
+ProcessGroup join_later(const InitOptions& o, std::optional<milliseconds> limit) {
+    const Deadline deadline = Deadline::after(limit.value_or(std::chrono::years(1)));
+    const Store place = rendezvous::store_of_launcher(deadline.timeout());
+    for (;;) {
+        try {
+            return join({.place = place, .timeout = deadline.timeout(), .pg_options = o.pg_options});
+        } catch (const DistBackendError& error) {
+            const bool has_ended = error.code() == ErrorCode::interrupted || deadline.expired();
+            if (has_ended || error.code() == ErrorCode::collective_mismatch) throw;
+            TUTTI_INFO("this process waits again for a group: {}", error.what());
+        }
+    }
+}
+
 }  // namespace
 
 void init_process_group(const InitOptions& options) {
@@ -153,6 +181,10 @@ void init_process_group(const InitOptions& options) {
     end_at_exit();
     if (is_initialized()) {
         throw InvalidArgument("init_process_group: there is a default group already; call destroy_process_group first");
+    }
+    if (comes_later(options)) {
+        (void)check(options);
+        return set_default_group(join_later(options, options.timeout));
     }
     const ProcessGroupOptions defaults;
     rendezvous::Request request{.init_method = options.init_method,

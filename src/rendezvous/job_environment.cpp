@@ -75,7 +75,10 @@ class Reader {
         // Another launcher below tutti run, or a program, has set a port of its own.
         const auto beside = get("TUTTI_LAUNCHER_MASTER_PORT");
         const Fact served = first_of({"TUTTI_STORE_PORT"});
-        job.store_is_hosted = served && beside && beside == get("MASTER_PORT") && !torch_store;
+        job.replaces = truth("TUTTI_REPLACES");
+        job.is_newcomer = truth("TUTTI_NEWCOMER") && !job.rank;
+        const bool is_beside = beside && beside == get("MASTER_PORT") && !torch_store;
+        job.store_is_hosted = served && (is_beside || job.is_newcomer);
         job.attempt = get("TORCHELASTIC_RESTART_COUNT").value_or("");
         job.launcher = name(job);
         job.master_addr = torch_store ? Fact{} : first_of({"MASTER_ADDR"});

@@ -44,7 +44,9 @@ struct JobEnvironment {
     Fact rank, world_size, local_rank, local_world_size, master_addr, master_port;
     std::string port_of_job;  ///< the job that a port was derived from (others may get the same); empty: it was given
     bool store_is_hosted = false;  ///< the launcher serves the store; otherwise rank 0 does
-    std::string attempt;           ///< how often the launcher has restarted the job; empty: unknown
+    bool is_newcomer = false;  ///< TUTTI_NEWCOMER: the launcher gives no rank; a group of the job takes this process in
+    bool replaces = false;     ///< TUTTI_REPLACES: the launcher starts newcomers for ranks that are lost
+    std::string attempt;       ///< how often the launcher has restarted the job; empty: unknown
 };
 
 /// The sources of the facts; tests replace them.

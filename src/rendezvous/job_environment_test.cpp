@@ -50,6 +50,17 @@ TEST(JobEnvironment, says_nothing_where_nobody_does) {
     EXPECT_FALSE(job.rank || job.world_size || job.local_rank || job.master_addr || job.master_port);
 }
 
+TEST(JobEnvironment, a_newcomer_of_a_launcher_has_a_store_and_no_rank) {
+    Variables newcomer{
+        {"TUTTI_NEWCOMER", "1"}, {"TUTTI_REPLACES", "1"}, {"MASTER_ADDR", "10.0.0.2"}, {"TUTTI_STORE_PORT", "4711"}};
+    const auto job = read(newcomer);
+    EXPECT_TRUE(job.is_newcomer && job.replaces && job.store_is_hosted);
+    expect(job.master_addr, "10.0.0.2", "MASTER_ADDR");
+    expect(job.master_port, "4711", "TUTTI_STORE_PORT");
+    newcomer["RANK"] = "0";  // a program that gives itself a place is none
+    EXPECT_FALSE(read(newcomer).is_newcomer);
+}
+
 TEST(JobEnvironment, tells_jobs_apart_whose_ports_are_equal_by_chance) {
     Variables later = of_slurm;
     later["SLURM_JOB_ID"] = "14711";

@@ -386,6 +386,15 @@ Joined resolve(const Request& request) {
     refuse_scheme(method);
 }
 
+Store store_of_launcher(std::chrono::milliseconds timeout) {
+    const JobEnvironment job = read_job_environment();
+    if (!job.store_is_hosted) return {};
+    return TCPStore({.host = job.master_addr ? job.master_addr.value : "127.0.0.1",
+                     .port = port_of(job.master_port.value, "TUTTI_STORE_PORT"),
+                     .timeout = timeout,
+                     .wait_for_workers = false});
+}
+
 void stay_for_others(const DistError& error, bool serves, int world_size) {
     const bool own = error.context().peer < 0 && error.code() != ErrorCode::timeout &&
                      error.code() != ErrorCode::interrupted;  // the user who interrupts it does not want to wait

@@ -43,6 +43,9 @@ struct Joined {
 /// Throws InvalidArgument that names the missing or contradictory facts, DistStoreError if no store can be reached.
 Joined resolve(const Request& request);
 
+/// The store that this process's launcher serves, in which newcomers wait for a job's ranks; none: no launcher does.
+Store store_of_launcher(std::chrono::milliseconds timeout);
+
 /// For a process that cannot join and has not reached the store yet: tells the ranks that wait for it there. `name`:
 /// the group's. Best effort; takes half a second if there is no store yet, and a second if this process has to serve
 /// it.
