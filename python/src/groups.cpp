@@ -219,24 +219,28 @@ void bind_process_group(nb::module_& m) {
         .def(
             "grow",
             [](const ProcessGroup& self, nb::handle place, const std::string& name, int count, nb::handle timeout,
-               nb::handle patience) {
+               nb::handle patience, std::optional<int> at_least, nb::handle wait) {
                 const GrowOptions options{.place = store_of(place, "ProcessGroup.grow"),
                                           .name = name,
                                           .count = count,
+                                          .at_least = at_least,
+                                          .wait = duration_of(wait, "ProcessGroup.grow", "wait"),
                                           .timeout = timeout_of(timeout, "ProcessGroup.grow"),
                                           .patience = duration_of(patience, "ProcessGroup.grow", "patience")};
                 return group_object(without_gil([&] { return self.grow(options); }));
             },
             nb::arg("place"), nb::arg("name") = "newcomers", nb::arg("count") = 0, nb::arg("timeout") = nb::none(),
-            nb::arg("patience") = nb::none(),
+            nb::arg("patience") = nb::none(), nb::arg("at_least") = nb::none(), nb::arg("wait") = nb::none(),
             nb::sig("def grow(self, place: Store, name: str = 'newcomers', count: int = 0, timeout: datetime.timedelta "
-                    "| None "
-                    "= None, patience: datetime.timedelta | None = None) -> ProcessGroup"),
+                    "| None = None, patience: datetime.timedelta | None = None, at_least: int | None = None, wait: "
+                    "datetime.timedelta | None = None) -> ProcessGroup"),
             "A group of this one's ranks and of the newcomers that wait in `place` (tutti.distributed.join). All ranks "
             "call\n"
             "it. count 0: those that wait now; after a failure as many as ranks are lost, and they take their "
             "numbers.\n"
+            "With fewer than `count` it grows all the same after `wait`, if `at_least` have come.\n"
             "If it fails, all get the same message, and this group stays as it was.")
+        .def("is_newcomer", &ProcessGroup::is_newcomer, "Whether this process came into the group by join.")
         .def(
             "adopt",
             [](const ProcessGroup& self, nb::handle tensors) {

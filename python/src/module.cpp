@@ -40,6 +40,7 @@ NB_MODULE(_core, m) {
     bind_probes(m);
     bind_windows(m);
     bind_step_functions(m);
+    bind_resilient(m);
     bind_objects(m);
     bind_trace(m);
     bind_mesh(m);

@@ -14,6 +14,7 @@ void bind_probes(nanobind::module_& m);
 void bind_neighbors(nanobind::module_& m);
 void bind_windows(nanobind::module_& m);
 void bind_step_functions(nanobind::module_& m);
+void bind_resilient(nanobind::module_& m);
 void bind_trace(nanobind::module_& m);
 void bind_objects(nanobind::module_& m);
 void bind_mesh(nanobind::module_& m);

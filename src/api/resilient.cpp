@@ -106,7 +106,6 @@ class ResilientLoop final : public Resilience {
             const bool is_left_out = e.code() == ErrorCode::peer_lost && e.context().peer == e.context().rank;
             if (is_left_out && e.context().rank >= 0) return false;
             is_of_group |= e.code() == ErrorCode::peer_lost || dynamic_cast<const Timeout*>(&e) != nullptr;
-            if (is_of_group) TUTTI_WARN("step {} is done again: {}", completed_, e.what());
         } catch (...) {  // the program's own words for it
         }
         in_step_ = false;
@@ -137,6 +136,12 @@ class ResilientLoop final : public Resilience {
     void recover() {
         const Instant begin = Clock::now();
         const ProcessGroup old = group_;
+        try {
+            if (const auto failure = old.impl()->world().failure()) std::rethrow_exception(failure);
+        } catch (const std::exception& error) {
+            TUTTI_WARN("rank {} goes back to a completed step, {} or the one before: {}", old.rank(), completed_,
+                       error.what());
+        }
         // Another rank may know of the failure already.
         (void)old.impl()->world().end(fmt::format("rank {} goes back to a completed step", old.rank()));
         GrowOptions options = growth();

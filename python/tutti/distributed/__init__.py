@@ -40,6 +40,7 @@ from .point_to_point import (
     matched_probe, probe, recv, send, sendrecv, sendrecv_replace,
 )
 from .quantized import *  # noqa: F403
+from .resilience import Resilience, resilient
 from .step_functions import register_step_function
 from .trace import GroupCounters, dump_flight_recorder, dump_trace, group_counters, operation_hooks, prometheus_text
 
