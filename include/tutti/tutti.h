@@ -281,39 +281,22 @@ TUTTI_API tutti_status tutti_group_hosts(tutti_group* group, int* hosts, size_t 
  * unusable. `reason` may be NULL. */
 TUTTI_API tutti_status tutti_group_abort(tutti_group* group, const char* reason);
 
-/* ---- Ranks that leave, and ranks that come ---------------------------------------------------------------------- */
+/* ---- Ranks that leave, and ranks that come (docs/membership.md) -------------------------------------------------- */
 
-/* See docs/membership.md. The new group is a new handle; the old one stays the caller's to release. */
-
-/* All survivors of a group call it after TUTTI_PEER_LOST: `*smaller` is a group of them, numbered anew. `timeout_ms`:
- * for ranks that live and do not call (0: the group's); they are left out after `patience_ms`, unless that is -1.
- * Errors: TUTTI_TIMEOUT names those that have not called, TUTTI_PEER_LOST: the survivors go on without this rank. */
+/* All survivors of a group call it after TUTTI_PEER_LOST: `*smaller` is a new group of them. Live ranks that do not
+ * call end it with TUTTI_TIMEOUT after `timeout_ms`, or are left out after `patience_ms` (-1: never). */
 TUTTI_API tutti_status tutti_group_shrink(tutti_group* group, int64_t timeout_ms, int64_t patience_ms,
                                           tutti_group** smaller);
-
-typedef struct tutti_grow_options {
-    size_t size;
-    tutti_store* store;  /* where newcomers wait; it has to outlive the ranks; needed */
-    const char* name;    /* tells waiting rooms in one store apart; NULL: "newcomers" */
-    int32_t count;       /* newcomers to take in; 0: those that wait now, after a failure as many as ranks are lost */
-    int64_t timeout_ms;  /* for newcomers, and for all ranks to call; 0: the group's */
-    int64_t patience_ms; /* after a failure: as of tutti_group_shrink() */
-} tutti_grow_options;
-#define TUTTI_GROW_OPTIONS_INIT \
-    { sizeof(tutti_grow_options), NULL, NULL, 0, 0, -1 }
-
-/* All ranks of a group (after a failure: all survivors) call it: `*grown` is a group of them and of newcomers. If no
- * newcomer waits, none is wanted and no rank is lost, it is a new handle of the same group. If the new group cannot be
- * made, all ranks and the newcomers that were taken in get the same message (TUTTI_TIMEOUT, TUTTI_PEER_LOST), and the
- * old group is as it was. */
-TUTTI_API tutti_status tutti_group_grow(tutti_group* group, const tutti_grow_options* options, tutti_group** grown);
-/* Each newcomer calls it: waits until a group takes this process in, for `timeout_ms` (0: 30 minutes). `name`: as
- * tutti_grow_options.name. `label` tells this process from others in messages; NULL: "process PID of HOST". */
+/* All ranks or survivors: `*grown` is a new group of them and of `count` newcomers, which wait in `store` under `name`
+ * (NULL: "newcomers"); 0: of those that wait now, after a failure as many as are lost; if none, the same group. If it
+ * cannot be made, they and newcomers that were taken in get the same message; the old group is as it was. */
+TUTTI_API tutti_status tutti_group_grow(tutti_group* group, tutti_store* store, const char* name, int count,
+                                        int64_t timeout_ms, int64_t patience_ms, tutti_group** grown);
+/* A newcomer waits for a group to take it in (`timeout_ms` 0: 30 minutes). `label`: its name in messages, or NULL. */
 TUTTI_API tutti_status tutti_join(tutti_store* store, const char* name, const char* label, int64_t timeout_ms,
                                   tutti_group** group);
-/* Writes how many processes wait there now. */
 TUTTI_API tutti_status tutti_newcomers_waiting(tutti_store* store, const char* name, int* count);
-/* All ranks of a grown group call it: each tensor becomes that of the lowest rank that is no newcomer. */
+/* All ranks of a grown group: each tensor becomes that of the lowest rank that is no newcomer. */
 TUTTI_API tutti_status tutti_group_adopt(tutti_group* group, const tutti_tensor* tensors, size_t count);
 
 /* ---- Collectives ----------------------------------------------------------------------------------------------- */

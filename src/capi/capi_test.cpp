@@ -73,9 +73,8 @@ void run_world(int size, const std::function<void(int rank, tutti_group* group)>
 TEST(CHeader, says_the_same_in_c_as_in_cpp) {
     EXPECT_EQ(elements_of_vector_in_c(), 3);
     EXPECT_EQ(sizes_of_initialisers_in_c(), sizeof(tutti_tcp_store_options) + sizeof(tutti_init_options) +
-                                                sizeof(tutti_group_options) + sizeof(tutti_grow_options) +
-                                                sizeof(tutti_options) + sizeof(tutti_quantized_options) +
-                                                sizeof(tutti_window_options));
+                                                sizeof(tutti_group_options) + sizeof(tutti_options) +
+                                                sizeof(tutti_quantized_options) + sizeof(tutti_window_options));
     for (int dtype = 0; dtype < tutti::dtype_count; ++dtype) {
         EXPECT_EQ(tutti_dtype_size(dtype), tutti::size_of(static_cast<tutti::DType>(dtype)));
         EXPECT_EQ(tutti_dtype_name(dtype), tutti::to_string(static_cast<tutti::DType>(dtype)));
@@ -487,17 +486,12 @@ TEST(CWorlds, take_newcomers_in_and_go_on_without_those_that_left) {
     });
     run_world(2, [&](int rank, tutti_group* group) {
         tutti_group *grown = nullptr, *smaller = nullptr;
-        tutti_grow_options options = TUTTI_GROW_OPTIONS_INIT;
-        expect_error(tutti_group_grow(group, nullptr, &grown), TUTTI_INVALID_ARGUMENT, {"tutti_group_grow", "options"});
-        expect_error(tutti_group_grow(group, &options, &grown), TUTTI_INVALID_ARGUMENT, {"options.store"});
-        options.store = place;
-        options.count = -2;
-        expect_error(tutti_group_grow(group, &options, &grown), TUTTI_INVALID_ARGUMENT, {"options.count: -2"});
-        options.count = 1;
-        options.patience_ms = -7;
-        expect_error(tutti_group_grow(group, &options, &grown), TUTTI_INVALID_ARGUMENT, {"options.patience_ms: -7"});
-        options.patience_ms = -1;
-        expect_ok(tutti_group_grow(group, &options, &grown));
+        expect_error(tutti_group_grow(group, nullptr, nullptr, 0, 0, -1, &grown), TUTTI_INVALID_ARGUMENT,
+                     {"tutti_group_grow", "store"});
+        expect_error(tutti_group_grow(group, place, nullptr, -2, 0, -1, &grown), TUTTI_INVALID_ARGUMENT, {"count: -2"});
+        expect_error(tutti_group_grow(group, place, nullptr, 1, 0, -7, &grown), TUTTI_INVALID_ARGUMENT,
+                     {"patience_ms: -7"});
+        expect_ok(tutti_group_grow(group, place, nullptr, 1, 0, -1, &grown));
         expect_ok(tutti_group_free(group));
         Vector x({static_cast<float>(7 + rank)});
         const tutti_tensor tensor = x.tensor();
@@ -512,9 +506,8 @@ TEST(CWorlds, take_newcomers_in_and_go_on_without_those_that_left) {
         int waiting = -1;
         expect_ok(tutti_newcomers_waiting(place, nullptr, &waiting));
         EXPECT_EQ(waiting, 0);
-        options.timeout_ms = 50;
-        options.name = "elsewhere";
-        expect_error(tutti_group_grow(smaller, &options, &group), TUTTI_TIMEOUT, {"0 of 1 newcomers came to"});
+        expect_error(tutti_group_grow(smaller, place, "elsewhere", 1, 50, -1, &group), TUTTI_TIMEOUT,
+                     {"0 of 1 newcomers came to"});
         expect_ok(tutti_group_free(grown));
         expect_ok(tutti_destroy_process_group(smaller));
     });

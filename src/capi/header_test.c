@@ -16,9 +16,8 @@ size_t sizes_of_initialisers_in_c(void) {
     const tutti_tcp_store_options tcp = TUTTI_TCP_STORE_OPTIONS_INIT;
     const tutti_init_options init = TUTTI_INIT_OPTIONS_INIT;
     const tutti_group_options group = TUTTI_GROUP_OPTIONS_INIT;
-    const tutti_grow_options grow = TUTTI_GROW_OPTIONS_INIT;
     const tutti_options options = TUTTI_OPTIONS_INIT;
     const tutti_quantized_options quantized = TUTTI_QUANTIZED_OPTIONS_INIT;
     const tutti_window_options window = TUTTI_WINDOW_OPTIONS_INIT;
-    return tcp.size + init.size + group.size + grow.size + options.size + quantized.size + window.size;
+    return tcp.size + init.size + group.size + options.size + quantized.size + window.size;
 }

@@ -34,17 +34,16 @@ tutti_status tutti_group_shrink(tutti_group* group, int64_t timeout_ms, int64_t 
     });
 }
 
-tutti_status tutti_group_grow(tutti_group* group, const tutti_grow_options* options, tutti_group** grown) {
+tutti_status tutti_group_grow(tutti_group* group, tutti_store* store, const char* name, int count, int64_t timeout_ms,
+                              int64_t patience_ms, tutti_group** grown) {
     return guarded(__func__, [&](const char* f) {
         tutti_group*& result = out(f, "grown", grown);
-        if (options == nullptr) refuse_null(f, "options");
-        const tutti_grow_options o = options_of(f, "tutti_grow_options", options, TUTTI_GROW_OPTIONS_INIT);
-        const GrowOptions grow{.place = stores().get(f, "options.store", o.store).store,
-                               .name = room_of(f, "options.name", o.name),
-                               .count = number_of(f, "options.count", o.count, 0, INT32_MAX),
-                               .timeout = time_of(f, "options.timeout_ms", o.timeout_ms),
-                               .patience = patience_of(f, "options.patience_ms", o.patience_ms)};
-        result = groups().add(known_group(f, group).grow(grow));
+        const GrowOptions o{.place = stores().get(f, "store", store).store,
+                            .name = room_of(f, "name", name),
+                            .count = number_of(f, "count", count, 0, INT32_MAX),
+                            .timeout = time_of(f, "timeout_ms", timeout_ms),
+                            .patience = patience_of(f, "patience_ms", patience_ms)};
+        result = groups().add(known_group(f, group).grow(o));
     });
 }
 

@@ -20,7 +20,7 @@ namespace {
 /// Instead of a plan: the group has failed.
 constexpr const char* lost = "lost";
 constexpr const char* process_ended = "ended";  // a will
-constexpr const char* lost_words = "a rank was lost before the newcomers were taken in";
+constexpr const char* lost_words = "it failed before the newcomers were taken in";
 
 StoreRequest in_group(StoreRequest request) {
     request.store = Growth::of_group;
@@ -255,7 +255,7 @@ void Growth::check(const KeyReader& read) const {
     if (failure) {
         try {
             std::rethrow_exception(failure);
-        } catch (const PeerLost& error) {
+        } catch (const DistError& error) {  // one sentence for all, whoever notices it first
             const auto of = std::ranges::find(group.numbers, error.context().peer);
             const bool is_known = of != group.numbers.end();
             const auto rank = is_known ? static_cast<int>(of - group.numbers.begin()) : group.rank;

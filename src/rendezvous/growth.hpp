@@ -45,7 +45,8 @@ class Growth {
     /// The plan, equal on all ranks and newcomers; number empty: the group stays as it is. Throws Timeout, PeerLost,
     /// the errors of Survivors and of the store.
     StoreTalk<GrowthPlan> agree();
-    /// As MeetingTerms::check, while this rank joins the new group. Throws Meeting::Absent, or the old group's failure.
+    /// As MeetingTerms::check, while this rank joins the new group. Throws Meeting::Absent, also where the old
+    /// group has failed.
     void check(const KeyReader& read) const;
     /// On the leader: the newcomers.
     const std::vector<std::string>& labels() const noexcept { return labels_; }

@@ -294,6 +294,9 @@ void MeetingsWorld::arrive(Process& process) {
             if (!has_wills_) return answer(process, {});
             process.wills[key] = request.value;
             return answer(process, {""});
+        case StoreRequest::add:
+        case StoreRequest::append:
+        case StoreRequest::remove: wrong_ = "a meeting counts, appends and removes nothing"; return;
         case StoreRequest::await:
         case StoreRequest::await_one: break;
     }

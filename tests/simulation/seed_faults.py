@@ -89,6 +89,21 @@ ROWS = {
         "outcome(SEEDED ? Outcome::failed : Outcome::disagrees, disagreement.rank", "meetings"),
     "a_store_that_may_be_busy_is_asked": (
         "rendezvous/meeting.cpp", "if (!will.is_there()) co_return true;", "if (!will.is_there() && !SEEDED) co_return true;", "meetings"),
+    "a_newcomer_makes_no_will_for_those_who_took_it_in": (
+        "rendezvous/newcomer.cpp", "    co_await ask::will(growth_key::gone(ticket_)", "    if (!SEEDED) co_await ask::will(growth_key::gone(ticket_)", "growth"),
+    "the_leader_makes_no_will_for_those_who_join": (
+        "rendezvous/growth.cpp", "    co_await ask::will(growth_key::leader_gone(", "    if (!SEEDED) co_await ask::will(growth_key::leader_gone(", "growth"),
+    "the_newcomers_of_a_lost_plan_are_taken_again": (
+        "rendezvous/growth.cpp", "    tickets_.clear();", "    if (!SEEDED) tickets_.clear();", "growth"),
+    "newcomers_are_told_another_plan_than_the_ranks": (
+        "rendezvous/growth.cpp", "    if (taken > 0) co_await ask::write(key_of_newcomers, stands);\n",
+        "    if (taken > 0) co_await ask::write(key_of_newcomers, SEEDED ? mine : stands);\n", "growth"),
+    "a_rank_that_waits_in_vain_for_the_leader_writes_nothing": (
+        "rendezvous/growth.cpp", "    if (!text.is_there()) stands = co_await", "    if (!text.is_there() && !SEEDED) stands = co_await", "growth"),
+    "the_leader_does_not_look_for_newcomers_that_have_gone": (
+        "rendezvous/growth.cpp", "    for (std::size_t i = 0; i < tickets_.size(); ++i)\n", "    for (std::size_t i = 0; i < tickets_.size() && !SEEDED; ++i)\n", "growth"),
+    "of_two_lists_of_survivors_each_counts": (
+        "rendezvous/survivors.cpp", "    co_return stands.value();\n", "    co_return SEEDED ? outcome : stands.value();\n", "growth"),
 }
 
 

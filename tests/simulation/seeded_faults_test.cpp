@@ -1,5 +1,6 @@
 // The simulations find the faults that are seeded into the library's code (seed_faults.py): each within so many seeds,
 // and without a fault none in the same code.
+#include "simulation/growth_world.hpp"
 #include "simulation/job.hpp"
 #include "simulation/lifelines_world.hpp"
 #include "simulation/meetings_world.hpp"
@@ -32,6 +33,7 @@ std::uint64_t most_seeds(std::string_view simulation) {
 
 std::string run(std::string_view simulation, std::uint64_t seed) {
     if (simulation == "jobs") return Job(seed).run();
+    if (simulation == "growth") return GrowthWorld(seed).run();
     return simulation == "worlds" ? LifelinesWorld(seed).run() : MeetingsWorld(seed).run();
 }
 
@@ -59,6 +61,7 @@ TEST(SeededFaultsTest, are_all_that_is_wrong) {
     EXPECT_EQ(first_wrong("jobs", 300), "");
     EXPECT_EQ(first_wrong("worlds", 2000), "");
     EXPECT_EQ(first_wrong("meetings", 2000), "");
+    EXPECT_EQ(first_wrong("growth", 2000), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Rows, SeededFaults, testing::Range(1, static_cast<int>(std::size(rows)) + 1),

@@ -1,0 +1,96 @@
+// GrowthWorld: groups that take newcomers in (ProcessGroup::grow, join), in one simulated store and in a simulated
+// time: newcomers that are late or too few, ranks and newcomers that die before or after any request, ranks that are
+// stopped and come back, two groups in one place, calls before and after a failure, a slow store. A seed decides all.
+// It looks whether Growth, Survivors, Newcomer and Meeting together keep what membership.md promises.
+//
+// Threads: one.
+#pragma once
+
+#include "core/deadline.hpp"
+#include "rendezvous/growth.hpp"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace tutti::simulation {
+
+class GrowthWorld {
+ public:
+    explicit GrowthWorld(std::uint64_t seed);
+    ~GrowthWorld();
+    GrowthWorld(const GrowthWorld&) = delete;
+    GrowthWorld& operator=(const GrowthWorld&) = delete;
+
+    /// The first promise that is broken, in words; empty: none.
+    std::string run();
+    /// How many processes are in groups that were made, by what has happened.
+    int made() const noexcept { return made_; }
+    int deaths() const noexcept { return deaths_; }
+    int excluded() const noexcept { return excluded_; }
+    int told() const noexcept { return told_; }
+
+ private:
+    struct Process;
+    struct Result {
+        std::size_t process = 0;
+        int call = 0;                                                // of a rank: which of its calls
+        std::string plan;                                            // its number; empty: there was none
+        bool is_made = false, is_excluded = false, is_late = false;  // the last: some have not come to the new group
+        std::vector<std::string> cards{};
+        std::string error{};
+    };
+    enum class Step { begin, arrive, answer, out_of_time, will, hear, stop, fail };
+    struct Event {
+        Step step;
+        std::size_t process = 0;
+        std::uint64_t serial = 0;  // of the request, or who has died
+    };
+
+    void add_group(const std::string& name, bool may_have_trouble);
+    void add_newcomers(int wanted);
+    rendezvous::StoreTalk<bool> live(Process& process);
+    rendezvous::StoreTalk<Result> grow(Process& process, int call);
+    rendezvous::StoreTalk<Result> join(Process& process);
+    rendezvous::StoreTalk<bool> meet(const rendezvous::GrowthPlan& plan, int rank, const Process& process,
+                                     std::function<void()> check, Result& result);
+    rendezvous::SurvivorsTerms survivors_terms(Process& process, int call);
+    std::exception_ptr failure_of(const Process& process) const;
+    void end_group_of(Process& process);
+
+    void at(Milliseconds later, Event event);
+    Milliseconds latency();
+    void handle(const Event& event);
+    void ask(Process& process);
+    void arrive(Process& process);
+    void die(Process& process);
+    std::string key_of(const Process& process, int store, const std::string& key) const;
+    std::optional<std::string> read(const Process& process, int store, const std::string& key) const;
+    void write(const std::string& key, const std::string& value);
+    bool try_to_answer_wait(Process& process);
+    void answer(Process& process, std::vector<std::string> values);
+    std::string check_results();
+    std::string check_plan(const std::string& number) const;
+    std::string check_call(const std::string& group, int call) const;
+    std::string check_sentence(const Result& result) const;
+    std::uint64_t below(std::uint64_t n);
+    bool one_in(std::uint64_t n) { return below(n) == 0; }
+
+    std::mt19937_64 chance_;
+    Instant now_{};
+    Milliseconds slowest_{2};
+    std::vector<std::unique_ptr<Process>> processes_;
+    std::multimap<Instant, Event> events_;
+    std::map<std::string, std::string> keys_;
+    std::vector<Result> results_;
+    std::string wrong_;
+    int made_ = 0, deaths_ = 0, excluded_ = 0, told_ = 0, stopped_ = 0;
+    bool is_quiet_ = false;  // nothing goes wrong: every call has to succeed
+};
+
+}  // namespace tutti::simulation
