@@ -60,12 +60,11 @@ std::shared_ptr<detail::Group> join_new_world(const GrowthPlan& plan, int rank, 
     ErrorContext context{.operation = "grow", .group = plan.name, .rank = rank};
     std::shared_ptr<detail::Group> group;
     try {
-        group = detail::Group::of_all(options,
-                                      {.worlds_in_store = rendezvous::Attempt::Worlds::one,
-                                       .joining = {.deadline = deadline, .check = std::move(check)},
-                                       .description = plan.description,
-                                       .senior = plan.senior(),
-                                       .is_newcomer = plan.old_ranks[static_cast<std::size_t>(rank)] < 0});
+        group = detail::Group::of_all(options, {.worlds_in_store = rendezvous::Attempt::Worlds::one,
+                                                .joining = {.deadline = deadline, .check = std::move(check)},
+                                                .description = plan.description,
+                                                .senior = plan.senior(),
+                                                .is_newcomer = plan.old_ranks[static_cast<std::size_t>(rank)] < 0});
     } catch (const DistStoreError& error) {
         if (error.code() != ErrorCode::timeout) throw;
         throw Timeout(not_made(error.what()), context);

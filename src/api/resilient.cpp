@@ -231,7 +231,7 @@ class ResilientLoop final : public Resilience {
         if (o_.undo) o_.undo();
         for (std::size_t i = 0; i < copies_.size(); ++i) copy(o_.state[i], copies_[i]);
         if (o_.load) o_.load(saved_);
-        is_dirty_ = false;
+        is_dirty_ = stops_ = false;  // the wish to stop comes again with the step
     }
 
     void adopt(int source) {

@@ -130,10 +130,8 @@ StoreTalk<GrowthPlan> Growth::agree_with_survivors() {
         // The leader may have ended before it left a will for its plan.
         const StoreRequest end = in_group(ask::read(gone(ranks.front())));
         const StoreAnswer ended = co_await end;
-        if (ended.is_there())
-            stands = co_await settle(key, lost);
-        else if (last.expired())
-            stands = co_await settle(key, no_plan_of(ranks.front()));
+        const std::string mine = ended.is_there() ? std::string(lost) : no_plan_of(ranks.front());
+        if (ended.is_there() || last.expired()) stands = co_await settle(key, mine);
     }
     if (stands != lost) co_return accept(stands);
     ErrorContext where = context();

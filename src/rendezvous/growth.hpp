@@ -34,7 +34,7 @@ class Growth {
         int count = 0;      ///< as GrowOptions, and so are these two
         std::optional<int> at_least{};
         std::optional<Milliseconds> wait{};
-        GrowthPlan plan;    ///< what the leader knows of the new group before the newcomers come
+        GrowthPlan plan;  ///< what the leader knows of the new group before the newcomers come
         /// Of this call, where the group has failed; its group, ranks and time limit in any case.
         SurvivorsTerms survivors;
         std::function<std::exception_ptr()> failure;  ///< why the group has failed; null: it has not

@@ -162,8 +162,8 @@ Cast cast_of(const Layout& layout, const Request& request, const StepCosts& cost
     // All ranks of a play have their own programs where twins are only nearly alike, unless these would be very many.
     const std::uint64_t expected = cast.programs.front().ops.size() * static_cast<std::uint64_t>(cast.ranks);
     constexpr std::uint64_t own_steps_max = 20'000'000;
-    const bool alike_all = least != Likeness::different &&
-                           (least == Likeness::same || !cast.whole() || expected > own_steps_max);
+    const bool alike_all =
+        least != Likeness::different && (least == Likeness::same || !cast.whole() || expected > own_steps_max);
     if (!alike_all) {  // every rank has a schedule of its own
         cast.played = cast.ranks;
         if (expected / 8 > played_steps_max) refuse_steps(expected, cast);
@@ -179,7 +179,9 @@ Cast cast_of(const Layout& layout, const Request& request, const StepCosts& cost
     if (cast.steps > played_steps_max) refuse_steps(cast.steps, cast);
 
     std::string how;
-    const auto add_reason = [&](std::string_view reason) { how += fmt::format("{}{}", how.empty() ? "" : ", ", reason); };
+    const auto add_reason = [&](std::string_view reason) {
+        how += fmt::format("{}{}", how.empty() ? "" : ", ", reason);
+    };
     if (!cast.whole() && cast.ranks % cast.played != 0) add_reason("the last switch is taken for a full one");
     if (alike_all && least >= Likeness::rounded) add_reason("messages within an element");
     if (alike_all && least == Likeness::ordered) add_reason("some steps in another order");
