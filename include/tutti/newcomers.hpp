@@ -45,7 +45,7 @@ struct JoinOptions {
 /// on
 ///          the group's ranks, where the new group could not be made. Aborted after SIGINT. InvalidArgument, the
 ///          store's.
-/// cost     four store requests, and those of joining a world. Threads: any.
+/// cost     seven store requests, and those of joining a world. Threads: any.
 TUTTI_API ProcessGroup join(const JoinOptions& options);
 
 /// How many processes wait there now. Any process may ask; ranks that decide by it have to share one answer.

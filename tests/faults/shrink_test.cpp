@@ -114,6 +114,7 @@ TEST_P(Shrinking, after_two_deaths_at_once_also_of_a_rank_whose_death_nobody_hea
         });
         expect_all(job, 5, "running");
         std::this_thread::sleep_for(29ms);
+        job.signal(second, SIGSTOP);  // it has no time to tell of the first one's death
         job.signal(first, SIGKILL);
         job.signal(second, SIGKILL);
         const auto lost = expect_all(job, 3, "lost");
