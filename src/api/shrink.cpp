@@ -5,6 +5,7 @@
 #include "core/patience.hpp"
 #include "group/surviving.hpp"
 #include "record/call_site.hpp"
+#include "rendezvous/failure_report.hpp"
 
 #include <tutti/error.hpp>
 
@@ -50,21 +51,24 @@ ProcessGroup ProcessGroup::shrink(const ShrinkOptions& o) const {
     TUTTI_ASSERT(ranks.size() + left_out.size() == static_cast<std::size_t>(old.size()));
     const std::string who = fmt::format("{} of \"{}\"", fmt::join(old.ranks().global(ranks), ", "), old.name());
     try {
-        return ProcessGroup(detail::Group::of_all({.store = PrefixStore(terms.keys + "world", store),
-                                                   .rank = static_cast<int>(own - ranks.begin()),
-                                                   .world_size = static_cast<int>(ranks.size()),
-                                                   .timeout = old.timeout(),
-                                                   .name = api::next_name(old.name()),
-                                                   .transport = world.transport(),
-                                                   .determinism = old.determinism(),
-                                                   .backend = backend::to_string(old.backends().names()),
-                                                   .pg_options = old.backends().options(),
-                                                   .device_id = old.backends().device(),
-                                                   .listen_host = world.setup().listen_host},
-                                                  {rendezvous::Attempt::Worlds::one,
-                                                   {.deadline = survivors.deadline()},
-                                                   "ranks " + who,
-                                                   {.of = group_, .left_out = std::move(left_out)}}));
+        const bool of_job = rendezvous::is_rank_of_job(old.rank(), old.size());
+        ProcessGroup smaller(detail::Group::of_all({.store = PrefixStore(terms.keys + "world", store),
+                                                    .rank = static_cast<int>(own - ranks.begin()),
+                                                    .world_size = static_cast<int>(ranks.size()),
+                                                    .timeout = old.timeout(),
+                                                    .name = api::next_name(old.name()),
+                                                    .transport = world.transport(),
+                                                    .determinism = old.determinism(),
+                                                    .backend = backend::to_string(old.backends().names()),
+                                                    .pg_options = old.backends().options(),
+                                                    .device_id = old.backends().device(),
+                                                    .listen_host = world.setup().listen_host},
+                                                   {rendezvous::Attempt::Worlds::one,
+                                                    {.deadline = survivors.deadline()},
+                                                    "ranks " + who,
+                                                    {.of = group_, .left_out = std::move(left_out)}}));
+        if (of_job) rendezvous::report_member(smaller.rank(), smaller.size());
+        return smaller;
     } catch (const DistStoreError& error) {
         if (error.code() != ErrorCode::timeout) throw;
         throw Timeout(fmt::format("shrink: a rank was lost while ranks {} joined: {}", who, error.what()),

@@ -68,7 +68,6 @@ int ranks_of(const launch::Given& given) {
 
 struct NodeCount {
     int least = 1, most = 1;
-    bool is_range = false;
 };
 
 // A range is for jobs that change their size.
@@ -80,7 +79,7 @@ NodeCount nodes_of(const launch::Given& given) {
     const auto most = colon == std::string::npos ? least : number_in<int>(text.substr(colon + 1));
     if (!least || !most || *least > *most || *least < 1 || *most > 65536)
         throw InvalidArgument(fmt::format("tutti run: {}: expected 1 to 65536, or MIN:MAX", given.text()));
-    return {*least, *most, *least != *most};
+    return {*least, *most};
 }
 
 int number_of(const launch::Given& given, int otherwise, int least, int most) {
@@ -303,11 +302,17 @@ int run(RunArguments a, const std::vector<std::string>& command) {
     if (!a.lifeline) take_torchrun_variables(a);  // the launcher that started this one over ssh has done so
     const launch::Placement placement = placement_of(a);
     const NodeCount count = nodes_of(placement.nodes);
-    launch::Options options = options_of(a, command, count.is_range || !a.join.empty());
+    const bool is_range = launch::is_range(placement.nodes);
+    if (is_range && !a.hostfile.empty())
+        throw InvalidArgument(
+            fmt::format("tutti run: {}: expected one number with --hostfile", placement.nodes.text()));
+    launch::Options options = options_of(a, command, is_range || !a.join.empty());
     options.ranks = ranks_of(placement.ranks);
-    options.join = !a.join.empty();
-    options.nodes = options.join ? most_nodes : count.most;
-    if (count.is_range) options.least_nodes = count.least;
+    // As torchrun does: the machine at whose address the job meets is node 0, and others come as they come.
+    options.join = !a.join.empty() || (is_range && !placement.node_rank && placement.master_addr &&
+                                       !launch::is_this_host(placement.master_addr.value));
+    options.nodes = a.join.empty() ? count.most : most_nodes;
+    if (is_range) options.least_nodes = count.least;
     const int last_node = a.hostfile.empty() ? options.nodes - 1 : 65535;  // with one it is refused below
     options.node_rank = number_of(placement.node_rank, 0, 0, last_node);
     options.master_addr = placement.master_addr.value;

@@ -221,7 +221,8 @@ class Job {
             end_ = late ? 124 : 128 + signal;
             const std::string why =
                 late ? "did not end in time (--timeout)" : fmt::format("ended by signal {}", signal);
-            nodes_->failed(attempt, {.status = end_, .text = why});
+            const bool leaves = options_.replace && !is_first(options_) && signal == SIGTERM;
+            if (!leaves) nodes_->failed(attempt, {.status = end_, .text = why});
             say(fmt::format("tutti run: the job {} while waiting for the other nodes\n", why));
             return false;
         }

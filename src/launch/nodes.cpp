@@ -28,8 +28,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto slice = 500ms;     // between two signs of life
-constexpr auto look_time = 50ms;  // between two looks of node 0 at those that are to come
+constexpr auto slice = 500ms;        // between two signs of life
+constexpr auto look_time = 50ms;     // between two looks of node 0 at those that are to come
+constexpr auto change_time = 100ms;  // between two looks at what the nodes' ranks do, where they are replaced
 constexpr auto silence = Places::silence;
 constexpr auto farewell = 3s;      // node 0 waits for the others' leaving
 constexpr auto attempt_time = 2s;  // of one try to reach the store
@@ -458,7 +459,7 @@ void Nodes::conclude(int attempt, const JobOutcome& outcome) {
 bool Nodes::wait_for(Store& store, const std::string& name, Moment end, std::optional<int> attempt) {
     while (!leaving_.raised()) {
         try {
-            store.wait({name}, places_ && places_->changes() ? look_time : slice);
+            store.wait({name}, places_ && places_->changes() ? change_time : slice);
             return true;
         } catch (const DistStoreError& error) {
             if (error.code() != ErrorCode::timeout) throw;

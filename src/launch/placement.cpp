@@ -3,14 +3,17 @@
 #include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/names.hpp"
+#include "core/unique_fd.hpp"
 #include "rendezvous/slurm.hpp"
 
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -44,6 +47,11 @@ bool one_node(const Placement& p) {
     return !p.nodes || p.nodes.value == "1" || p.nodes.value == "1:1";
 }
 
+// Of MIN:MAX.
+std::string_view most_of(std::string_view nodes) {
+    return nodes.substr(nodes.find(':') + 1);
+}
+
 bool is_flag(const Given& given) {
     return given.source.starts_with("--");
 }
@@ -68,7 +76,8 @@ void check(const Placement& p) {
         if (variable == nullptr && *fact && !is_flag(*fact)) variable = fact;
     if (variable == nullptr) return;
     const bool indexed = p.nodes.source == "TUTTI_NNODES";
-    if (!p.node_rank) refuse(*variable, indexed ? "JOB_COMPLETION_INDEX" : "PET_NODE_RANK", "--node-rank");
+    if (!p.node_rank && !is_range(p.nodes))
+        refuse(*variable, indexed ? "JOB_COMPLETION_INDEX" : "PET_NODE_RANK", "--node-rank");
     if (!p.master_addr) refuse(*variable, "PET_MASTER_ADDR", "--master-addr");
 }
 
@@ -121,7 +130,7 @@ void take_step(Placement& p, Reader& reader) {
                 node = reader.read("SLURM_NODEID"), hosts = reader.read("SLURM_STEP_NODELIST"),
                 step = reader.read("SLURM_STEP_ID"), job = reader.read("SLURM_JOB_ID");
     const bool one_each = nodes && nodes.value == tasks.value && nodes.value != "1";
-    if (!one_each || !node || !hosts || !step || (p.nodes && p.nodes.value != nodes.value)) return;
+    if (!one_each || !node || !hosts || !step || (p.nodes && most_of(p.nodes.value) != nodes.value)) return;
     reader.take(p.nodes, nodes);
     reader.take(p.node_rank, node);
     reader.take(p.master_addr, {slurm::first_host(hosts.value), hosts.source});
@@ -174,6 +183,20 @@ void set_endpoint(Placement& placement, const Given& given) {
     TUTTI_ASSERT(placement.master_addr);
 }
 
+bool is_range(const Given& nodes) {
+    const std::string& text = nodes.value;
+    return text.find(':') != std::string::npos && text.substr(0, text.find(':')) != most_of(text);
+}
+
+bool is_this_host(const std::string& host) {
+    std::array<char, 256> own{};
+    if (::gethostname(own.data(), own.size() - 1) == 0 && host == own.data()) return true;
+    return std::ranges::any_of(net::ask_for(host).addresses, [](const net::SocketAddress& address) {
+        const UniqueFd fd(::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+        return fd && ::bind(fd.get(), address.get(), address.size) == 0;
+    });
+}
+
 std::string complete(Placement& p, const Pod& pod) {
     Reader reader(pod);
     take_torchrun(p, reader);
@@ -183,8 +206,9 @@ std::string complete(Placement& p, const Pod& pod) {
     if (reader.taken().empty()) return of_lone_pod(p, reader);
     const std::string sources = fmt::format("{}", fmt::join(reader.taken(), ", "));
     if (one_node(p)) return fmt::format("tutti run: one node ({})", sources);
-    return fmt::format("tutti run: node {} of {}, node 0 is {}{} ({})", p.node_rank.value, p.nodes.value,
-                       p.master_addr.value, p.master_port ? ", port " + p.master_port.value : "", sources);
+    const std::string node = p.node_rank ? "node " + p.node_rank.value : "a node";
+    return fmt::format("tutti run: {} of {}, node 0 is {}{} ({})", node, p.nodes.value, p.master_addr.value,
+                       p.master_port ? ", port " + p.master_port.value : "", sources);
 }
 
 }  // namespace tutti::launch

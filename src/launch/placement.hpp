@@ -3,7 +3,8 @@
 //
 //   PET_*                  torchrun's environment (see also torchrun_variables.hpp): PET_NNODES, PET_NODE_RANK,
 //                          PET_NPROC_PER_NODE, PET_MASTER_ADDR, PET_MASTER_PORT, and PET_RDZV_ENDPOINT if the last
-//                          two are not set. Kubeflow's Trainer sets them in every pod.
+//                          two are not set. Kubeflow's Trainer sets them in every pod. Where
+//                          PET_NNODES is MIN:MAX a node needs no rank.
 //   JOB_COMPLETION_INDEX   a pod of a Kubernetes Indexed Job or JobSet: the node's rank. TUTTI_NNODES (or --nnodes)
 //                          gives the number of pods. A headless service gives each pod a name,
 //                          JOB-INDEX.SERVICE...; node 0's name is this pod's with the index 0.
@@ -46,6 +47,12 @@ Pod this_pod();
 
 /// Parses HOST, HOST:PORT or [IPv6]:PORT into `placement`. Throws InvalidArgument that names `given`.
 void set_endpoint(Placement& placement, const Given& given);
+
+/// Whether a number of nodes is MIN:MAX with two different numbers.
+bool is_range(const Given& nodes);
+/// Whether `host` is this machine, as torchrun asks where no flag gives a node's rank: its name, or an address at which
+/// a process can listen here. An unknown name is not.
+bool is_this_host(const std::string& host);
 
 /// Sets the empty fields of `placement`. Returns a sentence that says which variables gave which fields; empty: none
 /// did. Throws InvalidArgument if only some of the variables that belong together are set: it names the missing ones.

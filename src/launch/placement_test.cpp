@@ -112,6 +112,17 @@ TEST(Placement, half_set_variables_are_refused_by_the_name_of_the_one_that_is_mi
     expect_refused({.nodes = {"2", "--nnodes"}}, pod_with({{"PET_MASTER_ADDR", "a"}}), {"PET_NODE_RANK is not"});
 }
 
+TEST(Placement, a_node_of_a_job_that_changes_needs_no_rank) {
+    Placement placement;
+    EXPECT_EQ(complete(placement, pod_with({{"PET_NNODES", "1:4"}, {"PET_RDZV_ENDPOINT", "job-0:29400"}})),
+              "tutti run: a node of 1:4, node 0 is job-0, port 29400 (PET_NNODES, PET_RDZV_ENDPOINT)");
+    EXPECT_FALSE(placement.node_rank);
+    EXPECT_TRUE(is_range(placement.nodes));
+    for (const char* one : {"", "4", "4:4"}) EXPECT_FALSE(is_range({one, "--nnodes"})) << one;
+    EXPECT_TRUE(is_this_host("127.0.0.1"));
+    for (const char* other : {"192.0.2.1", "no-such-host.invalid"}) EXPECT_FALSE(is_this_host(other)) << other;
+}
+
 TEST(Placement, one_node_of_torchruns_needs_nothing_else) {
     Placement alone;
     EXPECT_EQ(complete(alone, pod_with({{"PET_NNODES", "1"}, {"PET_NPROC_PER_NODE", "auto"}})),
@@ -171,6 +182,10 @@ TEST(Placement, comes_from_a_step_of_slurm_with_one_launcher_on_each_node) {
               "tutti run: node 1 of 3, node 0 is gpu03, port 24711 (SLURM_STEP_NUM_NODES, SLURM_NODEID, "
               "SLURM_STEP_NODELIST, SLURM_JOB_ID)");
     EXPECT_FALSE(placement.ranks) << "the flag's, or all cores";
+    Placement changing{.nodes = {"1:3", "--nnodes"}};
+    EXPECT_EQ(
+        complete(changing, pod_with(of_step)),
+        "tutti run: node 1 of 1:3, node 0 is gpu03, port 24711 (SLURM_NODEID, SLURM_STEP_NODELIST, SLURM_JOB_ID)");
     Placement flags{.nodes = {"3", "--nnodes"},
                     .node_rank = {"2", "--node-rank"},
                     .master_addr = {"x", "--master-addr"},

@@ -122,6 +122,10 @@ void Places::look() {
     hear(now);
     read_newcomers(now);
     decide(now);
+    if (!changes() || living() < own_.least)
+        enough_since_.reset();
+    else if (!enough_since_)
+        enough_since_ = now;
 }
 
 void Places::hear(Instant now) {
@@ -287,13 +291,8 @@ std::optional<Places::Lost> Places::missing(int attempt) {
     const auto stopped = attempt > 0 && store_.check({key}) ? lines_of(store_.get(key)) : std::vector<std::string>{};
     std::optional<Lost> result;
     std::string never;
-    const bool enough = changes() && living() >= own_.least;
-    if (!enough)
-        enough_since_.reset();
-    else if (!enough_since_)
-        enough_since_ = looked_at_;
     // With enough of them it is not waited for others but in the last call before the first attempt.
-    const bool may_miss = enough && (attempt > 0 || looked_at_ - *enough_since_ >= last_call_);
+    const bool may_miss = enough_since_ && (attempt > 0 || looked_at_ - *enough_since_ >= last_call_);
     for (std::size_t k = 0; k < places_.size(); ++k) {
         const Place& place = places_[k];
         std::string why;

@@ -201,6 +201,87 @@ TEST_F(PlacesOfThree, are_refused_to_launchers_with_other_numbers_and_after_the_
     EXPECT_THROW((void)NodeCard::from_text("1 one 0 3"), DistStoreError);
 }
 
+// Two nodes are enough, and ranks are replaced.
+class PlacesThatChange : public PlacesOfThree {
+ protected:
+    PlacesThatChange() {
+        store_ = HashStore();
+        places_.emplace(store_, of(0, "zero"), 4000, "run 7", 3s);
+    }
+    static NodeCard of(int node, const std::string& id) {
+        NodeCard changing = card(node, id);
+        changing.least = 2;
+        return changing;
+    }
+    static NodeCard of_any(const std::string& id) {
+        NodeCard any = card(-1, id);
+        any.nodes = 0;
+        return any;
+    }
+    void begin_with_two() {
+        comes(of(2, "two"));
+        pass(4s, {"two"});  // the last call
+        ASSERT_EQ(missing(0), "");
+        places_->begin(0);
+    }
+};
+
+TEST_F(PlacesThatChange, begin_without_some_after_a_last_call) {
+    pass(5s, {});
+    EXPECT_EQ(missing(0), "no launcher of node 1, 2 has come");
+    comes(of(2, "two"));
+    pass(1s, {"two"});
+    EXPECT_EQ(missing(0), "no launcher of node 1 has come");
+    pass(3s, {"two"});
+    EXPECT_EQ(missing(0), "");
+    places_->begin(0);
+    ASSERT_EQ(roster(0).cards.size(), 2U);
+    EXPECT_EQ(roster(0).cards.back().node, 2);
+    EXPECT_EQ(answer_to("two"), "joins 0 2");
+}
+
+TEST_F(PlacesThatChange, are_given_while_an_attempt_runs) {
+    begin_with_two();
+    comes(of_any("some"));
+    comes(of_any("more"));
+    pass(1s, {"two", "some", "more"});
+    EXPECT_EQ(answer_to("some"), "joins 0 1");
+    EXPECT_EQ(answer_to("more"), "refused --join: all 3 nodes of the job (--nnodes) are there");
+    EXPECT_EQ(places_->living(), 3);
+    EXPECT_TRUE(places_->take_lost().empty());
+}
+
+TEST_F(PlacesThatChange, are_lost_once_and_taken_again) {
+    begin_with_two();
+    connection_ends("two");
+    pass(2s, {});
+    EXPECT_EQ(places_->living(), 1);
+    const auto lost = places_->take_lost();
+    ASSERT_EQ(lost.size(), 1U);
+    EXPECT_EQ(lost[0].node, 2);
+    expect_has(lost[0].text, "its launcher (host of two, 10.0.0.1, pid 12) was lost: its connection has ended");
+    EXPECT_TRUE(places_->take_lost().empty());
+    comes(of(2, "again"));
+    pass(1s, {"again"});
+    EXPECT_EQ(answer_to("again"), "joins 0 2");
+    EXPECT_EQ(places_->living(), 2);
+    // All ranks are to start again: those that are there do.
+    places_->rest();
+    expect_has(missing(1), "node 2 (host of again, 10.0.0.1, pid 12) has not ended its ranks yet");
+    store_.append(attempt_key(0, "stopped"), "zero\nagain\n");
+    EXPECT_EQ(missing(1), "");
+    places_->begin(1);
+    EXPECT_EQ(roster(1).cards.back().id, "again");
+}
+
+TEST_F(PlacesOfThree, are_not_given_to_any_where_ranks_are_not_replaced) {
+    NodeCard any = card(-1, "any");
+    any.nodes = 0;
+    comes(any);
+    pass(500ms, {"any"});
+    expect_has(answer_to("any"), "refused --join: the job's ranks are not replaced");
+}
+
 TEST(NodeCards, of_nodes_that_the_job_does_not_have_are_refused) {
     const auto text = [](int node) {
         return NodeCard{.node = node, .id = "one", .ranks = 2, .nodes = 3, .address = "10.0.0.1", .host = "h"}

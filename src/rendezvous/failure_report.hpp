@@ -40,7 +40,8 @@ void report_failure(const std::exception_ptr& error, int rank, int size, const s
 /// Tells the launcher that this process has joined a world as this rank, which withdraws its earlier reports. A
 /// launcher that replaces ranks (TUTTI_REPLACES) also learns that the job's ranks have met.
 void report_joined(int rank, int size) noexcept;
-/// Tells the launcher that this process is now rank `rank` of the job's `size`.
+/// Tells a launcher that replaces ranks that this process is now rank `rank` of the job's `size`. Others go on to use
+/// the numbers that they gave.
 void report_member(int rank, int size) noexcept;
 /// Whether rank `rank` of `size` is this process's number in the job: RANK and WORLD_SIZE, or those of report_member().
 bool is_rank_of_job(int rank, int size);

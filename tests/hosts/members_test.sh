@@ -62,6 +62,18 @@ touch "$STOP_FILE"
 expect_status 0 "a node is added, killed, and comes back at another address; another one leaves"
 for name in 0 3; do says $name "done as rank [0-3] of 4"; done
 
+# As Kubeflow starts torchrun: no node has a rank, and all know the address at which they meet.
+begin
+for name in 0 1; do
+  PET_NNODES=1:2 PET_RDZV_ENDPOINT=$master:$port PET_NPROC_PER_NODE=1 PET_RDZV_BACKEND=c10d \
+    run $((name + 1)) $name "$program" 100000 take
+done
+until_said 0 "rank 0\] pid [0-9]+ slot 0 rank '0' of '2'"
+says 1 "tutti run: a node of 1:2, node 0 is $master, port $port \(PET_NNODES, PET_NPROC_PER_NODE, PET_RDZV_ENDPOINT\)"
+touch "$STOP_FILE"
+expect_status 0 "nodes without a rank find their places"
+says 1 "done as rank 1 of 2"
+
 begin
 node 1 0 0 2:3 --join-timeout 2 --last-call 0 -n 1 "$program" 100000 take
 node 2 1 1 2:3 --join-timeout 2 --last-call 0 -n 1 "$program" 100000 take

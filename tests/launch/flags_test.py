@@ -244,6 +244,7 @@ class Flags(CliCase):
                 (("-n", "0", "true"), ("--nproc-per-node 0", "1 to 65536")),
                 (("--nnodes", "4:2", "true"), ("--nnodes 4:2", "1 to 65536, or MIN:MAX")),
                 (("--nnodes", "1:2", "true"), ("--nnodes 2", "--master-addr")),
+                (("--nnodes", "1:2", "--hostfile", hostfile, "true"), ("--nnodes 1:2", "one number with --hostfile")),
                 (("--join", "host", "true"), ("--join host", "HOST:PORT")),
                 (("--join", "host:1", "--nnodes", "2", "true"), ("--join", "--nnodes")),
                 (("--spares", "1", "--max-restarts", "0", "true"), ("--max-restarts 0", "1 or more", "--spares")),
