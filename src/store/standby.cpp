@@ -245,8 +245,8 @@ void Standby::tell(const Witness& witness) {
     const bool hosts_standby = succession_.has_standby() && succession_.serves();
     const std::string standby = hosts_standby ? other_name() : std::string();
     const std::string version = text_of({version_}), standing = text_of({static_cast<std::uint64_t>(told_standing_)}),
-                      term = text_of({told_term_});
-    send_fields(witness.connection, witness.request, Op::ok, {version, standing, term, standby});
+                      asked = text_of({told_term_}), term = text_of({succession_.term()});
+    send_fields(witness.connection, witness.request, Op::ok, {version, standing, asked, standby, term});
 }
 
 // The client's waits and its other requests come again.

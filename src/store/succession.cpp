@@ -133,4 +133,10 @@ bool Ballot::grant(std::string_view server, Term term) {
     return true;
 }
 
+void Ballot::know(Term term) {
+    if (last_ + 1 >= term) return;
+    last_ = term - 1;
+    given_to_.clear();
+}
+
 }  // namespace tutti::store

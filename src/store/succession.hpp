@@ -107,6 +107,9 @@ class Succession {
 class Ballot {
  public:
     bool grant(std::string_view server, Term term);
+    /// A server that serves has this term: one of an earlier term gets no vote any more. A client that has just joined
+    /// needs to know it before it votes: its coming may be news to the other server.
+    void know(Term term);
 
  private:
     Term last_ = 0;

@@ -42,7 +42,8 @@ enum class Op : std::uint8_t {
     post_pipe = 16,      ///< at the local door: asks for a pipe for posts; answered by one byte and its descriptor
     set_will = 17,       ///< key, value: set when this connection ends, unless the key exists
     // Of a server that may have a standby (standby.hpp):
-    witness = 18,   ///< client, term of its vote or 0, version seen; version, standing, term asked for or 0, address
+    witness =
+        18,  ///< client, term of its vote or 0, version seen; version, standing, term asked for or 0, address, term
     resume = 19,    ///< client: this connection is that client's from now on
     stand_by = 20,  ///< port: this connection is that of a standby, which listens there
     follow = 21,    ///< to the standby: client, operation and number of a change, in one field; the body of the request
