@@ -79,11 +79,27 @@ std::string FailoverClient::call(Op op, std::span<const std::string_view> fields
     if (is_forked()) [[unlikely]]
         return client_->call(op, fields, deadline, abort);  // which says so
     if (!has_number(op)) return call_until_answered(op, fields, deadline, abort, 0);
-    std::unique_lock lock(changing_, std::defer_lock);
-    while (!lock.try_lock_for(std::min<Clock::duration>(deadline.remaining(), wait_slice)))
+    std::unique_lock lock(mutex_);
+    while (changing_) {
+        lock.unlock();
         check_wait(deadline, abort, "store request");
+        lock.lock();
+        if (changing_) changed_.wait_for(lock, std::min<Clock::duration>(deadline.remaining(), wait_slice));
+    }
+    changing_ = true;
     if (++change_ == 0) ++change_;
-    return call_until_answered(op, fields, deadline, abort, change_);
+    const std::uint32_t change = change_;
+    lock.unlock();
+    struct Done {
+        FailoverClient& client;
+        ~Done() {
+            const std::lock_guard guard(client.mutex_);
+            client.changing_ = false;
+            client.changed_.notify_one();
+        }
+    };
+    const Done done{*this};
+    return call_until_answered(op, fields, deadline, abort, change);
 }
 
 std::string FailoverClient::call_until_answered(Op op, std::span<const std::string_view> fields,

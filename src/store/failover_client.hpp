@@ -62,11 +62,10 @@ class FailoverClient {
     const unsigned generation_;
     AbortFlag leaving_;
 
-    std::timed_mutex changing_;  // a client's changes are made one after the other
+    std::mutex mutex_;       // guards what follows
+    bool changing_ = false;  // a client's changes are made one after the other
     std::uint32_t change_ = 0;
-
-    std::mutex mutex_;  // guards what follows
-    std::condition_variable news_;
+    std::condition_variable changed_, news_;
     Shared client_;
     Place at_;  // where client_ is connected
     std::optional<Place> primary_, standby_;

@@ -521,12 +521,12 @@ TcpServer::TcpServer(UniqueFd listener, const security::Secret& secret, bool sha
     start(std::move(listener), share_secret, kind, nullptr);
 }
 
-TcpServer::TcpServer(UniqueFd listener, const security::Secret& secret, const net::Address& primary,
+TcpServer::TcpServer(UniqueFd listener, const security::Secret& secret, bool share_secret, const net::Address& primary,
                      const Deadline& deadline, const AbortFlag* abort)
     : secret_(secret), owner_(::getpid()) {
     auto follower =
         std::make_unique<Follower>(primary, secret, net::local_address(listener.get()).port, deadline, abort);
-    start(std::move(listener), false, ServerKind::standby, std::move(follower));
+    start(std::move(listener), share_secret, ServerKind::standby, std::move(follower));
     constexpr auto look_time = std::chrono::milliseconds(5);
     while (loop_->role() == Succession::Role::learning) {
         check_wait(deadline, abort, "TCPStore");

@@ -31,8 +31,8 @@ class TcpServer {
     TcpServer(UniqueFd listener, const security::Secret& secret, bool share_secret,
               ServerKind kind = ServerKind::plain);
     /// The standby of the server at `primary`. Returns when it has the whole contents.
-    TcpServer(UniqueFd listener, const security::Secret& secret, const net::Address& primary, const Deadline& deadline,
-              const AbortFlag* abort);
+    TcpServer(UniqueFd listener, const security::Secret& secret, bool share_secret, const net::Address& primary,
+              const Deadline& deadline, const AbortFlag* abort);
     ~TcpServer();
     TcpServer(const TcpServer&) = delete;
     TcpServer& operator=(const TcpServer&) = delete;

@@ -263,8 +263,8 @@ std::shared_ptr<store::TcpServer> make_standby(const TCPStoreOptions& options, c
             {.operation = "TCPStore"});
     }
     UniqueFd listener = net::listen_tcp(job.is_given ? std::string() : client.own_host(), 0);
-    return std::make_shared<store::TcpServer>(std::move(listener), job.secret, net::Address{options.host, options.port},
-                                              deadline, nullptr);
+    return std::make_shared<store::TcpServer>(std::move(listener), job.secret, !job.is_given,
+                                              net::Address{options.host, options.port}, deadline, nullptr);
 }
 
 std::shared_ptr<store::TcpServer> host_server(const TCPStoreOptions& options, const Deadline& deadline) {
