@@ -45,6 +45,9 @@ struct HostTopology {
     /// The same hosts and root as rank `me` sees them.
     void move_to(const std::vector<int>& host_of, Rank me);
     bool leads() const { return inside.me == leader; }
+
+ private:
+    int position_ = -1;  // whose rail it is
 };
 
 struct Context;
@@ -92,9 +95,10 @@ inline void interleave(std::uint64_t tiles, std::span<const Stage> stages, std::
     TUTTI_ASSERT(lag > 0);
     if (stages.empty()) return;
     for (std::uint64_t tick = 0; tick < tiles + lag * (stages.size() - 1); ++tick) {
-        for (std::uint64_t stage = 0; stage < stages.size() && stage * lag <= tick; ++stage) {
-            if (tick - stage * lag < tiles) stages[stage](tick - stage * lag);
-        }
+        // The stages before are through with all tiles.
+        const std::uint64_t first = tick < tiles ? 0 : (tick - tiles) / lag + 1;
+        for (std::uint64_t stage = first; stage < stages.size() && stage * lag <= tick; ++stage)
+            stages[stage](tick - stage * lag);
     }
 }
 template <class... Stages>
@@ -150,6 +154,14 @@ void all_reduce_ring(Builder& b, const RankList& s, Chunk input, Chunk output, s
 void all_reduce_ring_stage(Builder& b, const RankList& s, Chunk input, Chunk output, int stage, bool finish);
 inline int ring_stages(const RankList& s) {
     return 2 * (s.size() - 1);
+}
+/// Whether this rank sends or receives anything in that stage of a ring over `count` elements: of fewer elements than
+/// ranks most slices are empty.
+inline bool works_in_ring_stage(const RankList& s, std::uint64_t count, int stage) {
+    const int n = s.size(), sent = stage < n - 1 ? s.me - stage : s.me + n - stage;
+    const auto has = [&](int slice) { return static_cast<std::uint64_t>(slice < 0 ? slice + n : slice % n) < count; };
+    TUTTI_ASSERT(sent > -n && sent <= n);
+    return count >= static_cast<std::uint64_t>(n) || has(sent) || has(sent - 1);
 }
 void all_reduce_recursive_doubling(Builder& b, const RankList& s, Chunk input, Chunk output, bool finish);
 void reduce_direct(Builder& b, const RankList& s, int root, Chunk input, Chunk output, bool finish);

@@ -43,6 +43,9 @@ void HostTopology::move_to(const std::vector<int>& host_of, Rank me) {
     inside.me = static_cast<int>(position);
     leader = static_cast<int>(std::ranges::find(inside.ranks, leaders.rank(host)) - inside.ranks.begin());
     leaders.me = leads() ? host : -1;
+    rail.me = host;
+    if (even && position == position_) return;
+    position_ = static_cast<int>(position);
     rail.ranks.clear();
     for (const auto& ranks : hosts) {
         if (std::ssize(ranks) <= position) continue;
@@ -125,6 +128,8 @@ void all_reduce_leaders(Builder& b, const HostTopology& s, const Staging& stagin
         });
     }
     for (int stage = 0; !exchange && stage < messages::ring_stages(s.leaders); ++stage) {
+        // Stages without work keep their place only where others of another block come beside them.
+        if (blocks == 1 && !(s.leads() && messages::works_in_ring_stage(s.leaders, input.count, stage))) continue;
         stages.emplace_back([&, stage](std::uint64_t k) {
             if (s.leads()) {
                 messages::all_reduce_ring_stage(b, s.leaders, part_of(output, k), part_of(output, k), stage, finish);
