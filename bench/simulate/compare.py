@@ -47,7 +47,8 @@ def main():
                 line = []
                 for row in measured:
                     size = max(4 * int(ranks), row["bytes"])
-                    play = rows(options.bin, ["simulate", collective, "-n", ranks, "--transport", transport, "-b", str(size)])["plays"][0]
+                    play = rows(options.bin, ["simulate", collective, "-n", ranks, "--transport", transport, "-b", str(size),
+                                             "--calls", str(32 if size < 1 << 20 else 4)])["plays"][0]
                     line.append(play["us"] / row["median_us"])
                 ratios += line
                 print(f"| {collective} | {ranks} | {transport} |" + "".join(f" {ratio:.2f} |" for ratio in line) +

@@ -32,7 +32,7 @@ constexpr int simulated_ranks_max = 1 << 20;
 
 struct SimulateArguments {
     std::string collective, bytes = "1M", dtype = "float32", transport = "auto", algorithm, network, json, svg, goal;
-    int ranks = 2, hosts = 0, ranks_per_host = 0, root = 0;
+    int ranks = 2, hosts = 0, ranks_per_host = 0, root = 0, calls = 1;
     double cores = 0;
     ConditionTexts conditions;
 };
@@ -73,6 +73,7 @@ simulate::Question question_of(const SimulateArguments& a) {
         question.costs.cores = std::max(question.costs.cores, static_cast<double>(per_host));
     if (layout.tuning.costs) layout.tuning.costs = simulate::costs_of(question);
     if (a.transport == "tcp" && hosts == 1) layout.shared_memory = false;
+    question.calls = a.calls;
     question.conditions = conditions_of(a.conditions, a.ranks, hosts);
     return question;
 }
@@ -199,6 +200,10 @@ Command add_simulate(CLI::App& app) {
         ->check(one_of({"auto", "shm", "tcp"}));
     sub->add_option("--network", a->network, "the network between the hosts, or a JSON file that describes one")
         ->check(shows(simulate::network_names(), Form::word));
+    sub->add_option("--calls", a->calls,
+                    "calls one behind the other, as tutti bench makes them; times are those of one of them")
+        ->check(CLI::Range(1, 100000))
+        ->capture_default_str();
     sub->add_option("--cores", a->cores, "cores of a host (default: one for each rank)")
         ->check(CLI::PositiveNumber.description(""));
     sub->add_option("--delay", a->conditions.delays, "this rank begins later: 3=5ms; may be repeated")

@@ -105,8 +105,8 @@ std::string table_of(const std::vector<Simulated>& plays) {
     for (const Simulated& play : plays) {
         const Answer& answer = play.answer;
         text += fmt::format("{:>10}  {:<20} {:>12} {:>9.3f} {:>12} {:>7.2f} s  {}\n", size_in_words(play.bytes),
-                            answer.algorithm, answer.play.end_us > 0 ? time_in_words(answer.play.end_us) : "-",
-                            gbps_of(static_cast<double>(play.bytes), answer.play.end_us), answer.steps, play.wall_s,
+                            answer.algorithm, answer.play.end_us > 0 ? time_in_words(answer.call_us) : "-",
+                            gbps_of(static_cast<double>(play.bytes), answer.call_us), answer.steps, play.wall_s,
                             answer.words);
     }
     return text;
@@ -158,6 +158,7 @@ std::string json_of(const std::vector<Simulated>& plays, const simulate::Questio
                                 {"ranks", question.layout.size()},
                                 {"hosts", question.layout.host_of.back() + 1},
                                 {"network", question.network.name},
+                                {"calls", question.calls},
                                 {"plays", nlohmann::ordered_json::array()}};
     for (const Simulated& play : plays) {
         const Answer& answer = play.answer;
@@ -165,7 +166,7 @@ std::string json_of(const std::vector<Simulated>& plays, const simulate::Questio
                                    {"algorithm", answer.algorithm},
                                    {"played", answer.words},
                                    {"exact", answer.exact},
-                                   {"us", answer.play.end_us},
+                                   {"us", answer.call_us},
                                    {"steps", answer.steps},
                                    {"messages", answer.play.messages},
                                    {"message_bytes", answer.play.bytes},

@@ -6,6 +6,10 @@
 #include "core/assert.hpp"
 #include "rendezvous/tree.hpp"
 
+#include <tutti/error.hpp>
+
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <queue>
 
@@ -56,10 +60,16 @@ Answer answer(const Question& question, const Progress& progress) {
     const auto written = [&](double share) {
         if (progress) progress({.writes = true, .share = share});
     };
-    const Cast cast = cast_of(layout, request, costs, question.network, !conditions.usual(), written);
+    Cast cast = cast_of(layout, request, costs, question.network, !conditions.usual(), written);
+    if (cast.steps * static_cast<std::uint64_t>(question.calls) > played_steps_max)
+        throw InvalidArgument(fmt::format("--calls {}: {} steps each: expected at most {} steps in all", question.calls,
+                                          cast.steps, played_steps_max));
+    for (Program& program : cast.programs) program = repeated(program, question.calls);
+    cast.steps *= static_cast<std::uint64_t>(question.calls);
     Answer answer{.algorithm = cast.algorithm, .words = cast.words, .played = cast.played, .exact = cast.exact};
     answer.steps = cast.steps;
     answer.play = play(cast, layout, model, costs, question.network, conditions, progress);
+    answer.call_us = answer.play.end_us / question.calls;
     answer.told_us = conditions.told_us;
     for (const Moment& moment : answer.play.path)
         answer.path_kinds.push_back(cast.program(moment.rank).ops[moment.op].kind);

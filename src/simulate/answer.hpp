@@ -14,6 +14,7 @@ struct Question {
     algorithm::CostModel costs;
     Network network;
     Conditions conditions;  ///< without told_us
+    int calls = 1;          ///< one behind the other: a rank begins the next when its part of the last is done
 };
 
 struct Answer {
@@ -21,7 +22,8 @@ struct Answer {
     int played = 0;
     bool exact = true;
     std::uint64_t steps = 0;
-    Played play;
+    Played play;                       ///< of all calls
+    double call_us = 0;                ///< the time of all calls by their number
     std::optional<double> formula_us;  ///< by algorithm/cost.hpp, which knows no links
     std::vector<double> told_us;       ///< with a kill: when each rank hears of it; the dead one: when it dies
     std::vector<schedule::StepKind> path_kinds;  ///< of the steps of Played::path

@@ -48,8 +48,9 @@ class Playwright {
         const auto write = [&](std::size_t which) {
             try {
                 Plans plans(layout_, request_);
-                for (std::size_t i = which; i < ranks.size(); i += writers) {
-                    if (which == 0 && share) share(static_cast<double>(i) / static_cast<double>(ranks.size()));
+                const std::size_t first = ranks.size() * which / writers, end = ranks.size() * (which + 1) / writers;
+                for (std::size_t i = first; i < end; ++i) {
+                    if (which == 0 && share) share(static_cast<double>(i) / static_cast<double>(end));
                     programs[i] = compile(plans.of(ranks[i]), ranks[i], layout_.size(), request_.element_bytes, costs_);
                 }
             } catch (...) {
@@ -169,7 +170,10 @@ Cast cast_of(const Layout& layout, const Request& request, const StepCosts& cost
         if (expected / 8 > played_steps_max) refuse_steps(expected, cast);
         ranks.clear();
         written.clear();
-        for (Rank rank = 0; rank < cast.ranks; ++rank) add(rank);
+        // By positions in hosts: these have their rails in common.
+        for (int position = 0; position < cast.ranks_per_host; ++position) {
+            for (Rank rank = position; rank < cast.ranks; rank += cast.ranks_per_host) add(rank);
+        }
         cast.programs = playwright.write(ranks, written_share);
     }
     for (Rank rank = 0; rank < cast.played; ++rank) {

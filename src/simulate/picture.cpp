@@ -110,7 +110,7 @@ class PlayDrawing {
         axis(bottom);
     }
 
-    // Neighbouring steps of one kind are one bar where there are many.
+    // Of very many steps some are drawn, each until the next one.
     void draw_path(double y) {
         text(16, y - 8, "soft", "what the last rank waited for: steps, of whatever rank, one after the other");
         const auto& path = answer_.play.path;

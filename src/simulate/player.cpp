@@ -2,6 +2,8 @@
 
 #include "core/assert.hpp"
 
+#include <tutti/error.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -81,7 +83,6 @@ class Stage {
           const Progress& progress)
         : cast_(cast),
           layout_(layout),
-          model_(model),
           costs_(costs),
           conditions_(conditions),
           progress_(progress),
@@ -89,7 +90,8 @@ class Stage {
           flows_(links_, model.tcp_gbps),
           far_us_(network.us >= 0 ? network.us : costs.message(0, false).latency_us),
           byte_us_(1 / (model.tcp_gbps * 1e3)),
-          cores_(std::max(1, static_cast<int>(model.cores))) {
+          cores_(std::max(1, static_cast<int>(model.cores))),
+          full_((std::int64_t{cast.ranks} + cast.played - 1) / cast.played * cast.played) {
         TUTTI_ASSERT(cast.whole() || conditions.usual());
         TUTTI_ASSERT(cast.played % cast.ranks_per_host == 0);
         for (const auto& slow : conditions.slow_links) {
@@ -129,13 +131,22 @@ class Stage {
     }
 
  private:
+    bool near(Index rank, int peer) const {
+        return layout_.shared_memory && host_of(static_cast<int>(rank)) == host_of(peer);
+    }
     static std::uint64_t key(int a, int b) {
         return static_cast<std::uint64_t>(static_cast<Index>(a)) << 32 | static_cast<Index>(b);
     }
     int host_of(int rank) const { return rank / cast_.ranks_per_host; }
     // The played rank that stands for a rank.
     Index stand_in(int rank) const { return static_cast<Index>(rank % cast_.played); }
-    int peer_of(Index rank, int distance) const { return (static_cast<int>(rank) + distance) % cast_.ranks; }
+    // The rank at a distance, of a receive's sender or anything's peer. Behind a last switch that is not full the ranks
+    // go on to its end, so that each played rank has one neighbour at each distance.
+    int peer_of(Index rank, int distance, bool receives = false) const {
+        const bool back =
+            receives ? 2 * std::int64_t{distance} >= cast_.ranks : 2 * std::int64_t{distance} > cast_.ranks;
+        return static_cast<int>((std::int64_t{rank} + distance - (back ? cast_.ranks : 0) + full_) % full_);
+    }
     const Op& op_of(Index rank, Index op) const { return actors_[rank].program->ops[op]; }
 
     void at(double us, Happening what, Index of, Index version = 0, double first_us = 0) {
@@ -177,7 +188,7 @@ class Stage {
                 lane.sender = i;
                 lane.peer = peer_of(rank, distance);
                 lane.to = stand_in(lane.peer);
-                lane.near = costs_.near(static_cast<Rank>(rank), lane.peer);
+                lane.near = near(rank, lane.peer);
                 if (!lane.near && host_of(static_cast<int>(rank)) != host_of(lane.peer))
                     lane.way_us = static_cast<float>(way(lane).us);
                 lane_of[key(static_cast<int>(rank), distance)] = static_cast<Index>(actor.first_to) + i;
@@ -187,8 +198,8 @@ class Stage {
             const Actor& actor = actors_[rank];
             for (Index i = 0; i < actor.program->from.size(); ++i) {
                 const int distance = actor.program->from[i].distance;
-                const auto found = lane_of.find(
-                    key(static_cast<int>(stand_in(peer_of(rank, distance))), (cast_.ranks - distance) % cast_.ranks));
+                const auto found = lane_of.find(key(static_cast<int>(stand_in(peer_of(rank, distance, true))),
+                                                    (cast_.ranks - distance) % cast_.ranks));
                 TUTTI_ASSERT(found != lane_of.end());  // each receive has a send
                 lanes_[found->second].receiver = i;
                 lane_from_[actor.first_from + i] = found->second;
@@ -518,7 +529,8 @@ class Stage {
         for (Index rank = 0; rank < actors_.size(); ++rank) {
             double& finish = played_.finish_us[rank];
             if (actors_[rank].program->ops.empty()) finish = 0;
-            TUTTI_ASSERT(finish < never || conditions_.kill);  // schedules are free of deadlock
+            if (finish == never && !conditions_.kill)
+                throw InternalError(fmt::format("the play of {} ends before rank {} is done", cast_.algorithm, rank));
             if (finish == never) continue;
             if (last == none || finish > played_.end_us) last = rank;
             played_.end_us = std::max(played_.end_us, finish);
@@ -553,7 +565,6 @@ class Stage {
 
     const Cast& cast_;
     const algorithm::Layout& layout_;
-    const algorithm::CostModel& model_;
     const algorithm::StepCosts& costs_;
     const Conditions& conditions_;
     const Progress& progress_;
@@ -561,6 +572,7 @@ class Stage {
     Flows flows_;
     double far_us_, byte_us_;
     int cores_;
+    std::int64_t full_;  // ranks, with those that the last switch lacks
     std::unordered_map<std::uint64_t, int> slow_links_;
     std::vector<std::string> slow_names_;
     std::vector<double> slow_gbps_;

@@ -21,6 +21,7 @@ class ProgramWriter {
 
     Program write() {
         program_.in_slots = schedule_.in_slots;
+        program_.rounds = schedule_.publications;
         program_.ops.reserve(schedule_.steps.size());
         for (const Step& step : schedule_.steps) add(step);
         // The pairs (before, behind), sorted by `before` without moving them: count, then place.
@@ -109,6 +110,51 @@ Program compile(const Schedule& schedule, Rank rank, int ranks, std::uint64_t el
                 const algorithm::StepCosts& costs) {
     TUTTI_ASSERT(rank >= 0 && rank < ranks && element_bytes > 0);
     return ProgramWriter(schedule, rank, ranks, element_bytes, costs).write();
+}
+
+Program repeated(const Program& once, int calls) {
+    TUTTI_ASSERT(calls >= 1);
+    if (calls == 1 || once.ops.empty()) return once;
+    Program result{.watched = once.watched, .to = once.to, .from = once.from, .rounds = once.rounds};
+    result.in_slots = once.in_slots;
+    const auto steps = static_cast<std::uint32_t>(once.ops.size());
+    std::vector<std::uint32_t> firsts, lasts;  // ops that wait for none, and for which none waits
+    for (std::uint32_t i = 0; i < steps; ++i) {
+        if (once.ops[i].waits == 0) firsts.push_back(i);
+        if (once.ops[i].next_count == 0) lasts.push_back(i);
+    }
+    const auto repeat = [&](const Program::Peer& peer, Program::Peer& all, std::uint32_t base) {
+        for (const std::uint32_t op : peer.ops) all.ops.push_back(base + op);
+    };
+    for (int call = 0; call < calls; ++call) {
+        const auto base = static_cast<std::uint32_t>(result.ops.size()), number = static_cast<std::uint32_t>(call);
+        const std::uint32_t between = base + steps;  // an op without work joins a call and the next one
+        const bool last = call + 1 == calls;
+        for (const Op& op : once.ops) {
+            Op& again = result.ops.emplace_back(op);
+            const bool sends = op.kind == schedule::StepKind::send;
+            if (sends || schedule::receives(op.kind))
+                again.number += number * static_cast<std::uint32_t>((sends ? once.to : once.from)[op.peer].ops.size());
+            if (schedule::is_shared(op.kind)) again.round += number * once.rounds;
+            again.first_next = static_cast<std::uint32_t>(result.next.size());
+            for (std::uint32_t i = 0; i < op.next_count; ++i)
+                result.next.push_back(base + once.next[op.first_next + i]);
+            if (op.next_count == 0 && !last) {
+                result.next.push_back(between);
+                again.next_count = 1;
+            }
+            if (op.waits == 0 && call > 0) again.waits = 1;
+        }
+        for (std::size_t i = 0; i < once.to.size() && call > 0; ++i) repeat(once.to[i], result.to[i], base);
+        for (std::size_t i = 0; i < once.from.size() && call > 0; ++i) repeat(once.from[i], result.from[i], base);
+        if (last) break;
+        Op& join = result.ops.emplace_back();
+        join.waits = static_cast<std::uint32_t>(lasts.size());
+        join.first_next = static_cast<std::uint32_t>(result.next.size());
+        join.next_count = static_cast<std::uint32_t>(firsts.size());
+        for (const std::uint32_t first : firsts) result.next.push_back(between + 1 + first);
+    }
+    return result;
 }
 
 Likeness likeness(const Program& a, const Program& b, double slack) {

@@ -36,6 +36,7 @@ struct Program {
     std::vector<std::uint32_t> next;
     std::vector<int> watched;  ///< distances
     std::vector<Peer> to, from;
+    std::uint32_t rounds = 0;  ///< of publications, or of signals in place
     bool in_slots = false;
     friend bool operator==(const Program&, const Program&) = default;
 };
@@ -43,6 +44,9 @@ struct Program {
 /// `rank`: whose schedule it is, of `ranks`.
 Program compile(const schedule::Schedule& schedule, Rank rank, int ranks, std::uint64_t element_bytes,
                 const algorithm::StepCosts& costs);
+
+/// The same call `calls` times: a rank begins the next one when its part of the one before is done.
+Program repeated(const Program& once, int calls);
 
 /// How much two programs differ.
 enum class Likeness {

@@ -115,6 +115,26 @@ TEST(Simulate, TreeBroadcastIsItsClosedForm) {
     }
 }
 
+// A rank that only sends runs ahead: calls of a broadcast cost the root's work alone. In a ring everyone waits.
+TEST(Simulate, CallsOneBehindTheOther) {
+    Question q = question(Collective::broadcast, 2, 2, 1000, "binomial");
+    const Answer one = answer(q);
+    q.calls = 10;
+    const Answer ten = answer(q);
+    EXPECT_EQ(ten.play.messages, 10U);
+    EXPECT_EQ(ten.play.bytes, 10 * one.play.bytes);
+    EXPECT_NEAR(ten.play.end_us, one.play.end_us + 9 * (o_send + 4000 * us_a_byte), 1e-6);
+    EXPECT_DOUBLE_EQ(ten.call_us, ten.play.end_us / 10);
+    for (const char* name : {"ring", "rails", "hierarchical"}) {
+        q = question(Collective::all_reduce, 16, 4, 16 * 1600, name);
+        const double once = answer(whole(q)).play.end_us;
+        q.calls = 5;
+        const Answer five = answer(whole(q));
+        EXPECT_GT(five.play.end_us, 3.5 * once) << name;
+        EXPECT_LT(five.play.end_us, 5.1 * once) << name;
+    }
+}
+
 // Two messages through one card take twice as long; each link carries the schedule's bytes.
 TEST(Simulate, LinksShareTheirCapacityAndKeepTheirBytes) {
     Question q = question(Collective::all_reduce, 16, 4, 16 * 4096, "rails");
@@ -252,7 +272,7 @@ TEST(Simulate, TwinsHaveTheSameSteps) {
 
 // Ranks that stand for others have the others' times: exactly where that is promised, else nearly.
 TEST(Simulate, ClassesAreAsGoodAsAllRanks) {
-    for (const auto& [ranks, hosts] : {std::pair{64, 16}, {256, 64}}) {
+    for (const auto& [ranks, hosts] : {std::pair{64, 16}, {80, 40}, {256, 64}}) {
         for (const Network& network : {Network{}, network_named("ethernet-100"), network_named("fat-tree")}) {
             for (const auto& [collective, name] :
                  std::initializer_list<std::pair<Collective, const char*>>{{Collective::all_reduce, "rails"},

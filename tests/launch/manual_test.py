@@ -9,7 +9,7 @@ import unittest
 
 from cli_case import TUTTI, CliCase, main
 
-COMMANDS = ("run", "launch", "bench", "explain", "doctor", "status", "trace", "completion")
+COMMANDS = ("run", "launch", "bench", "explain", "simulate", "doctor", "status", "trace", "completion")
 
 
 class Manual(CliCase):
