@@ -99,7 +99,8 @@ ROWS = {
         "rendezvous/growth.cpp", "    if (taken > 0) co_await ask::write(key_of_newcomers, stands);\n",
         "    if (taken > 0) co_await ask::write(key_of_newcomers, SEEDED ? mine : stands);\n", "growth"),
     "a_rank_that_waits_in_vain_for_the_leader_writes_nothing": (
-        "rendezvous/growth.cpp", "    if (!text.is_there()) stands = co_await", "    if (!text.is_there() && !SEEDED) stands = co_await", "growth"),
+        "rendezvous/growth.cpp", "        if (ended.is_there() || last.expired()) stands = co_await settle(key, mine);\n",
+        "        if (ended.is_there() || last.expired()) stands = mine;\n        if (!SEEDED && !stands.empty()) stands = co_await settle(key, mine);\n", "growth"),
     "the_leader_does_not_look_for_newcomers_that_have_gone": (
         "rendezvous/growth.cpp", "    for (std::size_t i = 0; i < tickets_.size(); ++i)\n", "    for (std::size_t i = 0; i < tickets_.size() && !SEEDED; ++i)\n", "growth"),
     "of_two_lists_of_survivors_each_counts": (
