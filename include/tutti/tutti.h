@@ -283,13 +283,11 @@ TUTTI_API tutti_status tutti_group_abort(tutti_group* group, const char* reason)
 
 /* ---- Ranks that leave, and ranks that come (docs/membership.md) -------------------------------------------------- */
 
-/* All survivors of a group call it after TUTTI_PEER_LOST: `*smaller` is a new group of them. Live ranks that do not
- * call end it with TUTTI_TIMEOUT after `timeout_ms`, or are left out after `patience_ms` (-1: never). */
+/* A group of the survivors, which all call it. After `patience_ms` live ranks that did not are left out; -1: never. */
 TUTTI_API tutti_status tutti_group_shrink(tutti_group* group, int64_t timeout_ms, int64_t patience_ms,
                                           tutti_group** smaller);
 /* All ranks or survivors: `*grown` is a new group of them and of `count` newcomers, which wait in `store` under `name`
- * (NULL: "newcomers"); 0: of those that wait now, after a failure as many as are lost; if none, the same group. If it
- * cannot be made, they and newcomers that were taken in get the same message; the old group is as it was. */
+ * (NULL: "newcomers"); 0: of those that wait now, after a failure as many as are lost; if none, the same group. */
 TUTTI_API tutti_status tutti_group_grow(tutti_group* group, tutti_store* store, const char* name, int count,
                                         int64_t timeout_ms, int64_t patience_ms, tutti_group** grown);
 /* A newcomer waits for a group to take it in (`timeout_ms` 0: 30 minutes). `label`: its name in messages, or NULL. */
