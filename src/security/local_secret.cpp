@@ -87,6 +87,8 @@ void LocalSecretServer::serve() {
             static_cast<ssize_t>(text.size())) {
             TUTTI_DEBUG("a process asked for the job's secret and left");
         }
+        // A process that this one forks just now has the socket too: closing it here would not end the stream.
+        ::shutdown(asker->get(), SHUT_WR);
     }
 }
 
