@@ -150,7 +150,7 @@ function(add_tutti_test name)
   endif()
   set(of_one_thread "")
   if(TUTTI_SANITIZE)  # what explores states or parses for many seconds in one thread, and is no memory of others'
-    set(of_one_thread "-Slots.*")
+    set(of_one_thread "-Slots.*:Succession.*")
     if(TUTTI_SANITIZE STREQUAL "thread")  # which also holds back signals of threads that wait: no stack comes of one
       string(APPEND of_one_thread ":Table.*:Dumps.*:HugePagesOfCallers.*:StagingCopy.*:SocketStream.carries_*:Stacks.*")
     endif()
@@ -160,6 +160,9 @@ function(add_tutti_test name)
     set(environment "TUTTI_SPEC_DIR=${PROJECT_BINARY_DIR}/spec.d" "XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache")
     if(of_one_thread)
       list(APPEND environment "GTEST_FILTER=${of_one_thread}")
+    endif()
+    if(TUTTI_SANITIZE STREQUAL "thread")  # children that tests fork beside threads start threads of their own
+      list(APPEND environment "TSAN_OPTIONS=die_after_fork=0")
     endif()
     if(arg_SHARDS GREATER 1)
       string(APPEND test "_${shard}")

@@ -310,16 +310,17 @@ class Rebuilder {
         std::string reason = "no reason";                 // of a failure
         for (std::size_t i = 0; i < count; ++i) {
             const std::string_view field = in_.field();
+            const bool is_of_tuple = type == tuple_type && field == "items" && count == 1;
+            const nb::object key = is_of_tuple ? nb::object() : name(field);  // whose bytes are text
             try {
                 const Object::Kind kind = in_.next();
-                if (kind == Object::Kind::list && type == tuple_type && field == "items" && count == 1) {
+                if (kind == Object::Kind::list && is_of_tuple) {
                     nb::object result = tuple();
                     in_.end_record();
                     return result;
                 }
                 if (!fields.is_valid()) fields = nb::dict();
-                const nb::object key = name(field);  // whose bytes are text
-                fields[key] = value(kind);
+                fields[is_of_tuple ? name(field) : key] = value(kind);
             } catch (const ObjectError& error) {
                 throw error.inside(field_step(type, field));
             }

@@ -122,7 +122,7 @@ void bind_resilient(nb::module_& m) {
         .def(
             "stop", [](const LoopOfSteps& self) { self.get().stop(); },
             "All ranks end the loop when this step is completed; any rank may say so.");
-    m.def("resilient", &run_resilient);
+    m.def("resilient", &run_resilient, nb::sig("def resilient(*arguments: typing.Any) -> ProcessGroup"));
 }
 
 }  // namespace tutti::python

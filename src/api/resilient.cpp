@@ -241,11 +241,11 @@ class ResilientLoop final : public Resilience {
         for (const TensorView& tensor : o_.state)
             works.push_back(async::broadcast(tensor, {.group = group_, .group_src = source}));
         for (Work& work : works) work.wait();
-        broadcast(length, {.group = group_, .group_src = source});
+        tutti::broadcast(length, {.group = group_, .group_src = source});
         bytes.resize(static_cast<std::size_t>(length));
         if (length > 0)
-            broadcast(std::span(reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()),
-                      {.group = group_, .group_src = source});
+            tutti::broadcast(std::span(reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()),
+                             {.group = group_, .group_src = source});
         if (!has_state_ && o_.load) o_.load(bytes);
         has_state_ = true;
     }
