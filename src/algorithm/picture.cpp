@@ -39,35 +39,6 @@ text { font: 12px system-ui, Helvetica, Arial, sans-serif; fill: #4a4a4b }
 </style>
 )";
 
-// Blue: data that leave; green: data that arrive; red: data that are combined on arrival; grey: the order of steps.
-const char* colour_of(StepKind kind) {
-    switch (kind) {
-        case StepKind::copy: return "#7d5bb0";
-        case StepKind::combine: return "#a5750a";
-        case StepKind::convert: return "#9a5f9e";
-        case StepKind::encode: return "#5f7d3a";
-        case StepKind::decode: return "#2f857c";
-        case StepKind::decode_add: return "#b05a1e";
-        case StepKind::magnitudes: return "#7f7f3f";
-        case StepKind::largest: return "#5f7389";
-        case StepKind::call: return "#b05b8f";
-        case StepKind::send:
-        case StepKind::put:
-        case StepKind::publish: return "#2f73b5";
-        case StepKind::receive:
-        case StepKind::get:
-        case StepKind::read: return "#33893f";
-        case StepKind::receive_combine:
-        case StepKind::read_combine: return "#c4383a";
-        case StepKind::meet: return "#5d5d60";
-        case StepKind::signal: return "#c26a12";
-        case StepKind::wait: return "#8a8a8b";
-        case StepKind::release: return "#9c8f86";
-        case StepKind::settle: return "#74808c";
-    }
-    return "";
-}
-
 struct Place {
     Rank rank;
     std::size_t step;
@@ -218,6 +189,34 @@ class ScheduleDrawing {
 };
 
 }  // namespace
+
+const char* colour_of(StepKind kind) {
+    switch (kind) {
+        case StepKind::copy: return "#7d5bb0";
+        case StepKind::combine: return "#a5750a";
+        case StepKind::convert: return "#9a5f9e";
+        case StepKind::encode: return "#5f7d3a";
+        case StepKind::decode: return "#2f857c";
+        case StepKind::decode_add: return "#b05a1e";
+        case StepKind::magnitudes: return "#7f7f3f";
+        case StepKind::largest: return "#5f7389";
+        case StepKind::call: return "#b05b8f";
+        case StepKind::send:
+        case StepKind::put:
+        case StepKind::publish: return "#2f73b5";
+        case StepKind::receive:
+        case StepKind::get:
+        case StepKind::read: return "#33893f";
+        case StepKind::receive_combine:
+        case StepKind::read_combine: return "#c4383a";
+        case StepKind::meet: return "#5d5d60";
+        case StepKind::signal: return "#c26a12";
+        case StepKind::wait: return "#8a8a8b";
+        case StepKind::release: return "#9c8f86";
+        case StepKind::settle: return "#74808c";
+    }
+    return "";
+}
 
 std::string picture_of(const Layout& layout, const Request& request, std::string_view question) {
     if (layout.size() > drawn_ranks_max)

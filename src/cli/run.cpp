@@ -77,8 +77,8 @@ NodeCount nodes_of(const launch::Given& given) {
     const std::size_t colon = text.find(':');
     const auto least = number_in<int>(text.substr(0, colon));
     const auto most = colon == std::string::npos ? least : number_in<int>(text.substr(colon + 1));
-    if (!least || !most || *least > *most || *least < 1 || *most > 65536)
-        throw InvalidArgument(fmt::format("tutti run: {}: expected 1 to 65536, or MIN:MAX", given.text()));
+    if (!least || !most || *least > *most || *least < 1 || *most > most_nodes)
+        throw InvalidArgument(fmt::format("tutti run: {}: expected 1 to {}, or MIN:MAX", given.text(), most_nodes));
     return {*least, *most};
 }
 

@@ -72,7 +72,6 @@ simulate::Question question_of(const SimulateArguments& a) {
     else if (!this_one)
         question.costs.cores = std::max(question.costs.cores, static_cast<double>(per_host));
     if (layout.tuning.costs) layout.tuning.costs = simulate::costs_of(question);
-    if (a.transport == "tcp" && hosts == 1) layout.shared_memory = false;
     question.calls = a.calls;
     question.conditions = conditions_of(a.conditions, a.ranks, hosts);
     return question;

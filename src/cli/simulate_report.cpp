@@ -13,37 +13,9 @@ namespace tutti::cli {
 namespace {
 
 using simulate::Answer;
+using simulate::LinkUse;
 using simulate::Moment;
 using simulate::never;
-
-std::vector<double> finished(const Answer& answer) {
-    std::vector<double> times;
-    for (const double us : answer.play.finish_us) {
-        if (us < never) times.push_back(us);
-    }
-    std::ranges::sort(times);
-    return times;
-}
-
-struct LinkUse {
-    std::string name;
-    double share = 0;  // of its capacity, from 0 to the end
-    double bytes = 0, busy_us = 0;
-};
-
-// Those that carried the largest shares of their capacity; where none is limited, of those that were busy longest.
-std::vector<LinkUse> busiest_links(const Answer& answer, std::size_t most) {
-    std::vector<LinkUse> uses;
-    for (std::size_t i = 0; i < answer.play.links.size(); ++i) {
-        const auto& use = answer.play.links[i];
-        if (use.bytes == 0) continue;
-        const double could = answer.play.capacity_gbps[i] * 1e3 * answer.play.end_us;
-        uses.push_back({answer.play.names[i], could > 0 ? use.bytes / could : 0, use.bytes, use.busy_us});
-    }
-    std::ranges::stable_sort(uses, std::greater{}, [](const LinkUse& use) { return use.share; });
-    uses.resize(std::min(uses.size(), most));
-    return uses;
-}
 
 // The time of the last rank's path by what it was: a step's own time, or the way to it.
 std::vector<std::pair<std::string, double>> path_by_kind(const Answer& answer) {
@@ -117,7 +89,7 @@ std::string details_of(const Simulated& play, const simulate::Question& question
     std::string text;
     if (answer.formula_us)
         text += fmt::format("  by formula, which knows no links: {}\n", time_in_words(*answer.formula_us));
-    const std::vector<double> times = finished(answer);
+    const std::vector<double> times = finish_times(answer);
     if (!times.empty())
         text += fmt::format("  ranks are done: first {}, half of them {}, last {}\n", time_in_words(times.front()),
                             time_in_words(times[times.size() / 2]), time_in_words(times.back()));
@@ -173,7 +145,7 @@ std::string json_of(const std::vector<Simulated>& plays, const simulate::Questio
                                    {"events", answer.play.events},
                                    {"took_s", play.wall_s}};
         if (answer.formula_us) one["formula_us"] = *answer.formula_us;
-        if (const auto times = finished(answer); !times.empty())
+        if (const auto times = finish_times(answer); !times.empty())
             one["done_us"] = {{"first", times.front()}, {"median", times[times.size() / 2]}, {"last", times.back()}};
         // `null`: it does not finish.
         auto& finishes = one["finish_us"] = nlohmann::ordered_json::array();

@@ -22,7 +22,8 @@ std::string time_in_words(double us);
 std::string size_in_words(std::uint64_t bytes);
 /// A line for each play, under a line of headings.
 std::string table_of(const std::vector<Simulated>& plays);
-/// One play in detail: when ranks are done, busy links, what the last rank waited for, who is told of a death.
+/// One play in detail: when ranks are done, busy links, what the last rank waited for, and which ranks hear of a death
+/// when.
 std::string details_of(const Simulated& play, const simulate::Question& question);
 std::string json_of(const std::vector<Simulated>& plays, const simulate::Question& question);
 

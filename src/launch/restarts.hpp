@@ -1,4 +1,4 @@
-// Restarts: what is left of --max-restarts where other processes take the places of ranks that die. One restart repairs
+// Restarts: counts down --max-restarts where other processes take the places of ranks that die. One restart repairs
 // all ranks that die before the group is whole again, as one of torchrun's does: ranks that fail because another one
 // died cost nothing. The death of a process that has not joined yet costs one each time, so that a program that fails
 // at once is not started for ever.

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <queue>
 
 namespace tutti::simulate {
@@ -40,6 +41,28 @@ std::vector<double> told_of_death(int ranks, const Conditions::Kill& kill, doubl
 }
 
 }  // namespace
+
+std::vector<double> finish_times(const Answer& answer) {
+    std::vector<double> times;
+    for (const double us : answer.play.finish_us) {
+        if (us < never) times.push_back(us);
+    }
+    std::ranges::sort(times);
+    return times;
+}
+
+std::vector<LinkUse> busiest_links(const Answer& answer, std::size_t most) {
+    std::vector<LinkUse> uses;
+    for (std::size_t i = 0; i < answer.play.links.size(); ++i) {
+        const auto& use = answer.play.links[i];
+        if (use.bytes == 0) continue;
+        const double could = answer.play.capacity_gbps[i] * 1e3 * answer.play.end_us;
+        uses.push_back({answer.play.names[i], could > 0 ? use.bytes / could : 0, use.bytes, use.busy_us});
+    }
+    std::ranges::stable_sort(uses, std::greater{}, [](const LinkUse& use) { return use.share; });
+    uses.resize(std::min(uses.size(), most));
+    return uses;
+}
 
 algorithm::CostModel costs_of(const Question& question) {
     algorithm::CostModel costs = question.costs;

@@ -3,8 +3,10 @@
 
 #include "simulate/player.hpp"
 
+#include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tutti::simulate {
 
@@ -31,6 +33,17 @@ struct Answer {
 
 /// Throws InvalidArgument for a play that is too large (cast_of), and as algorithm::plan.
 Answer answer(const Question& question, const Progress& progress = {});
+
+/// When the ranks that finish are done, in ascending order.
+std::vector<double> finish_times(const Answer& answer);
+
+struct LinkUse {
+    std::string name;
+    double share = 0;  ///< of its capacity, from the start to the end; 0: it has no limit
+    double bytes = 0, busy_us = 0;
+};
+/// At most so many links: those that carried the largest shares of their capacity first, those without a limit last.
+std::vector<LinkUse> busiest_links(const Answer& answer, std::size_t most);
 
 /// The costs of the question's hosts behind its network: tcp_us is the network's latency and the work of the cores.
 algorithm::CostModel costs_of(const Question& question);

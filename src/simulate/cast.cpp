@@ -143,7 +143,7 @@ Cast cast_of(const Layout& layout, const Request& request, const StepCosts& cost
     const std::int64_t classes = std::int64_t{cast.ranks_per_host} * repeats_after(network);
     const bool by_classes = !whole && period > 0 && classes < cast.ranks;
 
-    // What is written: the twins of those that are played, and some ranks to compare with them.
+    // Programs are written for the twins of the played ranks, and for some ranks that are compared with their twins.
     std::map<Rank, std::uint32_t> written;
     std::vector<Rank> ranks;
     const auto add = [&](Rank rank) {

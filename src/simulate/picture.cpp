@@ -1,5 +1,6 @@
 #include "simulate/picture.hpp"
 
+#include "algorithm/picture.hpp"
 #include "core/assert.hpp"
 #include "core/svg.hpp"
 
@@ -7,7 +8,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 namespace tutti::simulate {
 namespace {
@@ -26,35 +26,14 @@ text { font: 12px system-ui, Helvetica, Arial, sans-serif; fill: #4a4a4b }
 </style>
 )";
 
-// Blue: data that leave; green: that arrive; red: combined on arrival; brown: combined; purple: copied; grey: the way.
-const char* colour(StepKind kind) {
-    switch (kind) {
-        case StepKind::send:
-        case StepKind::put:
-        case StepKind::publish: return "#2f73b5";
-        case StepKind::receive:
-        case StepKind::get:
-        case StepKind::read: return "#33893f";
-        case StepKind::receive_combine:
-        case StepKind::read_combine: return "#b8453a";
-        case StepKind::combine: return "#a5750a";
-        case StepKind::copy: return "#7d5bb0";
-        default: return "#7f7f80";
-    }
-}
-
 class PlayDrawing {
  public:
-    explicit PlayDrawing(const Answer& answer) : answer_(answer), end_us_(answer.play.end_us) {
-        for (const double us : answer.play.finish_us) {
-            if (us < never) done_.push_back(us);
-        }
-        std::ranges::sort(done_);
-        for (std::size_t i = 0; i < answer.play.links.size(); ++i) {
-            if (answer.play.links[i].bytes > 0 && answer.play.capacity_gbps[i] > 0) links_.push_back(i);
-        }
-        std::ranges::stable_sort(links_, std::greater{}, [&](std::size_t i) { return share(i); });
-        links_.resize(std::min(links_.size(), links_shown));
+    explicit PlayDrawing(const Answer& answer)
+        : answer_(answer),
+          end_us_(answer.play.end_us),
+          done_(finish_times(answer)),
+          links_(busiest_links(answer, links_shown)) {
+        std::erase_if(links_, [](const LinkUse& link) { return link.share == 0; });
     }
 
     std::string draw(std::string_view title) {
@@ -74,10 +53,6 @@ class PlayDrawing {
 
  private:
     double x(double us) const { return left + (end_us_ > 0 ? us / end_us_ : 0) * (width - left - right); }
-    double share(std::size_t link) const {
-        const double could = answer_.play.capacity_gbps[link] * 1e3 * end_us_;
-        return could > 0 ? answer_.play.links[link].bytes / could : 0;
-    }
     void text(double at, double y, const char* kind, std::string_view words, const char* anchor = "start") {
         svg_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\" text-anchor=\"{}\">{}</text>\n", at, y, kind,
                             anchor, svg::escaped(words));
@@ -119,13 +94,13 @@ class PlayDrawing {
         for (std::size_t i = 0; i < path.size(); i += stride) {
             const std::size_t last = std::min(i + stride, path.size()) - 1;
             const StepKind kind = answer_.path_kinds[i];
-            shown[schedule::to_string(kind)] = colour(kind);
+            shown[schedule::to_string(kind)] = algorithm::colour_of(kind);
             svg_ += fmt::format(
                 "<g><title>rank {} step {}: {}; from {:.3f} to {:.3f} µs</title><rect x=\"{:.2f}\" y=\"{:.1f}\" "
                 "width=\"{:.2f}\" height=\"{:.0f}\" fill=\"{}\"/></g>\n",
                 path[i].rank, path[i].op, schedule::to_string(kind), path[i].begin_us, path[last].end_us,
                 x(path[i].begin_us), y, std::max(0.6, x(path[last].end_us) - x(path[i].begin_us)), path_height,
-                colour(kind));
+                algorithm::colour_of(kind));
         }
         if (path.empty()) text(left, y + 17, "soft", "not kept for so many steps");
         axis(y + path_height + 4);
@@ -142,18 +117,18 @@ class PlayDrawing {
         text(16, y - 8, "soft", "busiest links, share of their capacity");
         if (links_.empty()) text(left, y + 12, "soft", "no link has a limit");
         for (std::size_t i = 0; i < links_.size(); ++i) {
-            const double top = y + row * static_cast<double>(i), span = (width - left - right - 260) * share(links_[i]);
-            text(16, top + 12, "soft", answer_.play.names[links_[i]]);
+            const double top = y + row * static_cast<double>(i), span = (width - left - right - 260) * links_[i].share;
+            text(16, top + 12, "soft", links_[i].name);
             svg_ += fmt::format("<rect class=\"link\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"13\"/>\n",
                                 left + 130, top + 2, std::max(0.5, span));
-            text(left + 136 + span, top + 12, "soft", fmt::format("{:.1f} %", 100 * share(links_[i])));
+            text(left + 136 + span, top + 12, "soft", fmt::format("{:.1f} %", 100 * links_[i].share));
         }
     }
 
     const Answer& answer_;
     double end_us_;
     std::vector<double> done_;
-    std::vector<std::size_t> links_;
+    std::vector<LinkUse> links_;
     std::string svg_;
 };
 

@@ -1,6 +1,7 @@
 #include "simulate/player.hpp"
 
 #include "core/assert.hpp"
+#include "transport/mailbox.hpp"
 
 #include <tutti/error.hpp>
 
@@ -237,7 +238,7 @@ class Stage {
         Actor& actor = actors_[rank];
         actor.idle_since = now_;
         if (actor.left == 0) actor.last = none;
-        // What waits for nothing can run, in the order of the program.
+        // Ops that wait for nothing can run, in the order of the program.
         for (Index op = 0; op < actor.program->ops.size(); ++op) {
             if (actor.program->ops[op].waits == 0) enable(rank, op);
         }
@@ -267,7 +268,9 @@ class Stage {
         const Program& program = *actors_[lane.from].program;
         return program.ops[program.to[lane.sender].ops[number]];
     }
-    static bool announced(const Op& send, bool near) { return !near && send.bytes > eager_max; }
+    static bool announced(const Op& send, bool near) {
+        return !near && send.bytes > static_cast<double>(transport::Mailbox::eager_bytes);
+    }
 
     void make_ready(Index rank, Index op) {
         Actor& actor = actors_[rank];

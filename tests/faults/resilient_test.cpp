@@ -1,4 +1,4 @@
-// Loops that outlive their ranks: what comes out is what an undisturbed run gives, bit for bit.
+// Loops that outlive their ranks: their results are those of an undisturbed run, bit for bit.
 #include "faults/job.hpp"
 #include "faults/leftovers.hpp"
 

@@ -124,18 +124,14 @@ Milliseconds GrowthWorld::latency() {
 }
 
 void GrowthWorld::at(Milliseconds later, Event event) {
-    events_.emplace(now_ + later, event);
+    events_.add(now_ + later, event);
 }
 
 std::string GrowthWorld::run() {
     std::uint64_t steps = 0;
     while (!events_.empty() && wrong_.empty()) {
         if (++steps > 200'000) return "the world does not come to an end";
-        const auto first = events_.begin();
-        now_ = std::max(now_, first->first);
-        const Event event = first->second;
-        events_.erase(first);
-        handle(event);
+        handle(events_.take(now_));
     }
     if (!wrong_.empty()) return wrong_;
     for (const auto& process : processes_) {
@@ -160,7 +156,7 @@ void GrowthWorld::handle(const Event& event) {
     }
     // What happens to a process that is stopped shows when it goes on; its request may reach the store meanwhile.
     if (event.step != Step::arrive && process.stopped_until && now_ < *process.stopped_until) {
-        events_.emplace(*process.stopped_until, event);
+        events_.add(*process.stopped_until, event);
         return;
     }
     switch (event.step) {
@@ -218,47 +214,31 @@ void GrowthWorld::arrive(Process& process) {
     if (dies && !process.last_request_counts) return die(process);
     const StoreRequest& request = process.line.request;
     const std::string key = key_of(process, request.store, request.keys.front());
-    const auto found = keys_.find(key);
-    const std::string before = found == keys_.end() ? "" : found->second;
     std::vector<std::string> values;
     switch (request.kind) {
-        case StoreRequest::read:
-            if (found != keys_.end()) values.push_back(before);
-            break;
-        case StoreRequest::write: write(key, request.value); break;
-        case StoreRequest::compare_set:
-            values.push_back(before == request.expected ? request.value : before.empty() ? request.expected : before);
-            if (before == request.expected) write(key, request.value);
-            break;
         case StoreRequest::will:
             process.wills[key] = request.value;
             values.emplace_back();
             break;
-        case StoreRequest::add:
-            values.push_back(std::to_string((before.empty() ? 0 : std::stoll(before)) + std::stoll(request.value)));
-            write(key, values.front());
-            break;
-        case StoreRequest::append: write(key, before + request.value); break;
-        case StoreRequest::remove: keys_.erase(key); break;
         case StoreRequest::await:
         case StoreRequest::await_one:
             if (dies) return die(process);
             process.waits = true;
             if (!try_to_answer_wait(process)) at(request.patience, {Step::out_of_time, process.number, process.serial});
             return;
+        default:
+            values = answer_of(keys_, request, key, [this](const auto& at, const auto& value) { write(at, value); });
     }
     if (dies) return die(process);
     answer(process, std::move(values));
 }
 
 bool GrowthWorld::try_to_answer_wait(Process& process) {
-    std::vector<std::string> values;
-    for (const std::string& key : process.line.request.keys) {
-        const auto found = keys_.find(key_of(process, process.line.request.store, key));
-        if (found == keys_.end()) return false;
-        values.push_back(found->second);
-    }
-    answer(process, std::move(values));
+    std::vector<std::string> keys = process.line.request.keys;
+    for (std::string& key : keys) key = key_of(process, process.line.request.store, key);
+    auto values = values_of(keys_, keys);
+    if (!values) return false;
+    answer(process, std::move(*values));
     return true;
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/deadline.hpp"
 #include "rendezvous/growth.hpp"
+#include "simulation/store_world.hpp"
 
 #include <cstdint>
 #include <map>
@@ -85,8 +86,8 @@ class GrowthWorld {
     Instant now_{};
     Milliseconds slowest_{2};
     std::vector<std::unique_ptr<Process>> processes_;
-    std::multimap<Instant, Event> events_;
-    std::map<std::string, std::string> keys_;
+    Events<Event> events_;
+    StoreKeys keys_;
     std::vector<Result> results_;
     std::string wrong_;
     int made_ = 0, deaths_ = 0, excluded_ = 0, told_ = 0, stopped_ = 0;

@@ -86,7 +86,7 @@ Milliseconds MeetingsWorld::latency() {
 }
 
 void MeetingsWorld::at(Milliseconds later, Event event) {
-    events_.emplace(now_ + later, event);
+    events_.add(now_ + later, event);
 }
 
 MeetingsWorld::Process& MeetingsWorld::add(const std::string& job, const MeetingTerms& terms, int rounds,
@@ -172,11 +172,7 @@ std::string MeetingsWorld::run() {
     std::uint64_t steps = 0;
     while (!events_.empty() && wrong_.empty()) {
         if (++steps > 100'000) return "the world does not come to an end";
-        const auto first = events_.begin();
-        now_ = std::max(now_, first->first);
-        const Event event = first->second;
-        events_.erase(first);
-        handle(event);
+        handle(events_.take(now_));
     }
     if (!wrong_.empty()) return wrong_;
     for (const auto& process : processes_) {
@@ -275,21 +271,13 @@ void MeetingsWorld::arrive(Process& process) {
     const bool may_be_asked =
         has_wills_ || request.kind == StoreRequest::will || key.starts_with("board/") || key.ends_with("/newest");
     if (process.is_torn && !may_be_asked) wrong_ = "a store is asked that may be busy";
-    const auto found = keys_.find(key);
     switch (request.kind) {
         case StoreRequest::read:
-            return answer(process,
-                          found == keys_.end() ? std::vector<std::string>{} : std::vector<std::string>{found->second});
         case StoreRequest::write:
-            writer_[key] = process.number;
-            write(key, request.value);
-            return answer(process, {});
-        case StoreRequest::compare_set: {
-            const std::string before = found == keys_.end() ? "" : found->second;
-            if (before != request.expected) return answer(process, {before.empty() ? request.expected : before});
-            write(key, request.value);
-            return answer(process, {request.value});
-        }
+        case StoreRequest::compare_set:
+            if (request.kind == StoreRequest::write) writer_[key] = process.number;
+            return answer(process, answer_of(keys_, request, key,
+                                             [this](const auto& at, const auto& value) { write(at, value); }));
         case StoreRequest::will:
             if (!has_wills_) return answer(process, {});
             process.wills[key] = request.value;
@@ -305,13 +293,9 @@ void MeetingsWorld::arrive(Process& process) {
 }
 
 bool MeetingsWorld::try_to_answer_wait(Process& process) {
-    std::vector<std::string> values;
-    for (const std::string& key : process.line.request.keys) {
-        const auto found = keys_.find(key);
-        if (found == keys_.end()) return false;
-        values.push_back(found->second);
-    }
-    answer(process, std::move(values));
+    auto values = values_of(keys_, process.line.request.keys);
+    if (!values) return false;
+    answer(process, std::move(*values));
     return true;
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/deadline.hpp"
 #include "rendezvous/meeting.hpp"
+#include "simulation/store_world.hpp"
 
 #include <cstdint>
 #include <map>
@@ -101,8 +102,8 @@ class MeetingsWorld {
     int size_ = 2, rounds_ = 1, met_ = 0;
     Instant now_{}, begin_{};
     std::vector<std::unique_ptr<Process>> processes_;
-    std::multimap<Instant, Event> events_;
-    std::map<std::string, std::string> keys_;
+    Events<Event> events_;
+    StoreKeys keys_;
     std::map<std::string, Instant> written_;     // when each key was first
     std::map<std::string, std::size_t> writer_;  // of each key that is written unconditionally: the last process
     std::vector<Result> results_;
