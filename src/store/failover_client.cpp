@@ -239,7 +239,8 @@ void FailoverClient::watch_at(const Place& here, bool other_known) {
             std::string_view(raw[0].data(), 8), std::string_view(raw[1].data(), 8), std::string_view(raw[2].data(), 8)};
         const std::string body = made->call(Op::witness, fields, Deadline::after(witness_limit), &leaving_);
         const auto answer = split_fields(body);
-        if (!answer || answer->size() != 5) throw DistStoreError("a witness was told what makes no sense");
+        if (!answer || answer->size() != 5)
+            throw DistStoreError("the server answered a witness with something else than its standing");
         const auto number = [&](std::size_t i) { return decode_number((*answer)[i]).value_or(0); };
         seen = number(0);
         const auto standing = static_cast<Standing>(number(1));
