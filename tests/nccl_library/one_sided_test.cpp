@@ -183,8 +183,9 @@ TEST(NcclOneSided, a_put_into_a_window_that_is_gone_fails_on_both_sides) {
         std::vector<int> values(100000);
         ncclWindow_t window = nullptr;
         good(ncclCommWindowRegister(me.comm, values.data(), 400000, &window, NCCL_WIN_COLL_SYMMETRIC));
+        if (me.rank == 1) good(ncclCommWindowDeregister(me.comm, window));
+        EXPECT_EQ(sum_of_ones(me.comm), 2);  // the put comes behind that
         if (me.rank == 1) {
-            good(ncclCommWindowDeregister(me.comm, window));
             const std::string why = sentence(ncclInvalidUsage, wait_signal(me.comm, 0, 1), me.comm);
             EXPECT_NE(why.find("rank 0 has put 400000 bytes to offset 0 of window #0"), std::string::npos) << why;
         } else {
@@ -233,6 +234,7 @@ TEST(NcclMemory, a_suspended_communicator_gives_its_memory_back_and_goes_on_when
             EXPECT_EQ(sum_of_ones(me.comm), 3);
             good(wait_signal(me.comm, (me.rank + 2) % 3, 1));
             EXPECT_EQ(mine.target, std::vector<int>(10, round + 1));
+            EXPECT_EQ(sum_of_ones(me.comm), 3);  // the next round's put comes behind that
         }
         sentence(ncclInvalidUsage, ncclCommResume(me.comm));
     });
