@@ -12,7 +12,7 @@ be measured falls short.
 Writes BUILD/bench/targets.json: a list of {target, sign, limit, unit, measured, case, holds, cases}. --keep adds to what earlier
 runs with --keep measured (BUILD/bench/measured.json), so that groups can be run one by one. --save FILE writes the lines
 with where and when they were measured, for docs/performance.md (results.py). The exit status tells whether all could be
-measured, not whether all hold. Needs a quiet machine.
+measured, not whether all hold. Ctrl-C ends the measuring; the lines are then of what there is. Needs a quiet machine.
 """
 import argparse
 import json
@@ -359,13 +359,18 @@ class Bench:
     # ---- the table
 
     def measure(self):
+        """How many turns are whole."""
         for turn in range(self.options.repeat):
             for group in self.options.only:
                 print(f"tutti: measuring {group} ({turn + 1} of {self.options.repeat})", flush=True)
                 try:
                     getattr(self, group)()
+                except KeyboardInterrupt:
+                    print(f"tutti: interrupted after {turn} whole turns; what was measured counts", flush=True)
+                    return turn
                 except (RuntimeError, KeyError, OSError) as error:
                     self.failures[group] = str(error) if not isinstance(error, KeyError) else f"no row for {error}"
+        return self.options.repeat
 
     def keep(self):
         file = self.build / "bench/measured.json"
@@ -403,7 +408,7 @@ class Bench:
 
     def run(self):
         about = results.facts(self.version, self.options.repeat, "python3 bench/targets.py " + " ".join(self.options.words))
-        self.measure()
+        about["turns"] = self.measure()
         out = self.build / "bench"
         out.mkdir(exist_ok=True)
         if self.options.keep:
