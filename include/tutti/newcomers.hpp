@@ -41,9 +41,9 @@ struct JoinOptions {
 
 /// Waits until a group takes this process in, and returns the new group. Its name, timeout, transport, determinism and
 /// backend are those of the group that grows.
+///
 /// errors   Timeout: no group took this process in; it waits no longer. The error of grow(), with the same message as
-/// on
-///          the group's ranks, where the new group could not be made. Aborted after SIGINT. InvalidArgument, the
+///          on the group's ranks, where the new group could not be made. Aborted after SIGINT. InvalidArgument, the
 ///          store's.
 /// cost     seven store requests, and those of joining a world. Threads: any.
 TUTTI_API ProcessGroup join(const JoinOptions& options);

@@ -51,18 +51,18 @@ struct ProbeOptions {
 /// Blocks until a message has come that the options name and that no receive waits for, and describes it. The message
 /// stays: the next receive or probe that it matches finds the same one. Of the messages of one sender it is the one
 /// that was sent first. A message is one of send, isend and sendrecv; objects are none.
+///
 /// errors   InvalidArgument: also where a backend that moves whole messages serves the group's host memory (gloo, mpi
-/// and
-///          hf_zmq carry bytes, and probes work over them), and in a graph's capture. PeerLost,
-///          Timeout, Aborted: as recv; the group is unusable afterwards.
+///          and hf_zmq carry bytes, and probes work over them), and in a graph's capture. PeerLost, Timeout, Aborted:
+///          as recv; the group is unusable afterwards.
 /// cost     no message: the description is in the head that every message has. With any tag: a look at all messages
-/// that
-///          wait, otherwise at those with the tag.
+///          that wait, otherwise at those with the tag.
 /// source   MPI 4.1, 3.8
 [[nodiscard]] TUTTI_API MessageInfo probe(const ProbeOptions& options = {});
 /// As probe, without waiting: empty if no such message has come. Each call moves this rank's operations in flight.
+///
 /// errors   as probe, but a named source that has left and sends nothing more is a PeerLost that leaves the group
-/// usable
+///          usable
 [[nodiscard]] TUTTI_API std::optional<MessageInfo> iprobe(const ProbeOptions& options = {});
 
 /// A message that matched_probe has found, and that no other receive and no probe can get. It keeps the group alive.

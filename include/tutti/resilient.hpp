@@ -87,10 +87,9 @@ class TUTTI_API Resilience {
 /// Blocking. Returns the group of the ranks that completed the last step.
 ///
 /// errors   What a step throws while the group works, or `ends` says so: this rank leaves the group, and the others go
-/// on
-///          without it. PeerLost, Timeout: max_failures or min_size is reached, no rank with the state is left, or the
-///          others go on without this rank. DistStoreError: the store in which survivors meet is gone. InvalidArgument:
-///          an option. Before it throws the rank has left the group.
+///          on without it. PeerLost, Timeout: max_failures or min_size is reached, no rank with the state is left, or
+///          the others go on without this rank. DistStoreError: the store in which survivors meet is gone.
+///          InvalidArgument: an option. Before it throws the rank has left the group.
 /// cost     each step: an all_reduce of 16 bytes and a copy of the state; rank 0 asks the store for newcomers five
 ///          times a second while the group has fewer than max_size ranks. Memory: one copy of the state.
 /// source   backward recovery with uncoordinated copies in memory, one boundary deep.

@@ -184,10 +184,7 @@ class ResilientLoop final : public Resilience {
 
     /// The ranks of a new group agree on the steps that are completed, and all get the state behind them.
     void meet() {
-        struct Own {
-            std::int64_t completed, failures, max_size;
-        };
-        constexpr std::size_t fields = sizeof(Own) / sizeof(std::int64_t);
+        constexpr std::size_t fields = 3;
         const std::array<std::int64_t, fields> own{has_state_ ? completed_ : -1, failures_, max_size_};
         const auto size = static_cast<std::size_t>(group_.size());
         std::vector<std::int64_t> all(fields * size);

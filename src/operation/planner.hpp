@@ -93,9 +93,8 @@ class Planner {
     const int rank_;
     const bool rank_order_;
     std::array<std::optional<std::string>, collective_count + 1> named_;  // by collective
-    algorithm::Request asked_;                                            // the last request; reuses its memory for the
-                                                                          // next
-    std::list<Kept> kept_;                                                // most recent first
+    algorithm::Request asked_;  // the last request; the next one reuses its memory
+    std::list<Kept> kept_;      // most recent first
     std::optional<std::uint64_t> largest_relayed_;
     bool uses_slots_ = false;
     enum class Library : std::uint8_t { none, beside_memory, alone };
