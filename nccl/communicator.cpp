@@ -390,11 +390,14 @@ void Communicator::abort() noexcept {
             const std::lock_guard lock(mutex_);
             if (state_ == State::aborted) return;
             const bool was_finalized = state_ == State::finalized, was_suspended = state_ == State::suspended;
+            // Nothing is to end here then, and another rank may still be in its last operation: the group's last handle
+            // leaves without a word.
+            const bool is_idle = state_ == State::ready && turn_ == next_turn_ && !failure_;
             state_ = State::aborted;
             if (!failure_) failure_ = Failure(ncclInvalidUsage, text(describe(), " was aborted"));
             one_sided_->stop();
             one_sided_->fail(*failure_);
-            if (!was_finalized) group = group_;
+            if (!was_finalized && !is_idle) group = group_;
             if (!group_ && !was_finalized && !was_suspended) store = store_;
             changed_.notify_all();
         }

@@ -145,7 +145,7 @@ void Context::fail(std::exception_ptr error) noexcept {
         state_->changed.notify_all();
         ends.swap(state_->ends);
     }
-    for_each(communicators(), [](Communicator& one) { one.stop(); });
+    for_each(communicators(), [this](Communicator& one) { is_quiet_ ? one.abort() : one.stop(); });
     for (const auto& end : ends) end(error);
     watcher_->end(error);
     try {

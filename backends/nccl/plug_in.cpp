@@ -95,6 +95,10 @@ class PlugIn final : public CustomBackend {
 
     void leave() noexcept override;
     void abort(const std::string& reason) noexcept override;
+    void drop(const std::string& reason) noexcept override {
+        context_->keep_quiet();
+        abort(reason);
+    }
 
  private:
     CommunicatorOptions communicator_options_of(const DistributedBackendOptions& group,

@@ -48,7 +48,7 @@ class Operation;
 struct DistributedBackendOptions;
 
 /// The version of this header; tutti loads no libraries of another version.
-#define TUTTI_BACKEND_ABI 5
+#define TUTTI_BACKEND_ABI 6
 
 /// A collective has the number that tutti/collectives.hpp gives it.
 enum class BackendCall {
@@ -160,6 +160,9 @@ class TUTTI_API CustomBackend {
     /// May be called from any thread, also during run(), and more than once. Also called when the group ends, after
     /// leave().
     virtual void abort(const std::string& reason) noexcept = 0;
+    /// As abort(), when the group's last handle has gone without destroy() and nothing is in flight on this rank. Other
+    /// ranks may still be in their last operation, so a backend whose abort() tells them should not do so here.
+    virtual void drop(const std::string& reason) noexcept { abort(reason); }
 };
 
 /// The arguments of a backend's constructor.

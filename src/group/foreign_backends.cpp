@@ -257,6 +257,16 @@ void ForeignBackends::end(const std::exception_ptr& failure) {
     for (const auto& operation : open) group_.end(operation, failure);
 }
 
+void ForeignBackends::drop() noexcept {
+    const std::string reason = fmt::format("group \"{}\" was destroyed", group_.name());
+    bool is_idle = false;
+    {
+        const std::lock_guard lock(group_.world().flight().mutex());
+        is_idle = !group_.world().flight().failure() && handed_over_.empty();
+    }
+    for (const auto& [device, backend] : made_) is_idle ? backend->drop(reason) : backend->abort(reason);
+}
+
 void ForeignBackends::abort(const std::string& reason) noexcept {
     for (const auto& [device, backend] : made_) backend->abort(reason);
 }

@@ -36,6 +36,8 @@ class ForeignBackends {
     ForeignTransport* transport() const noexcept { return transport_.get(); }
     /// Closes the transport, once the group or its world has ended. Not under the world's lock.
     void close();
+    /// The group's last handle has gone.
+    void drop() noexcept;
     /// Aborts all backends; when it returns, they no longer access any buffer.
     void abort(const std::string& reason) noexcept;
 

@@ -115,7 +115,7 @@ Group::~Group() {
         backends_->forget();
         return;
     }
-    backends_->abort(fmt::format("group \"{}\" was destroyed", name_));
+    backends_->drop();
     recorder_.dump_at_end(fmt::format("group \"{}\" was destroyed", name_), record::Recorder::End::over);
     memory_.leave();
 }

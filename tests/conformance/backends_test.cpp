@@ -14,6 +14,8 @@ using Floats = std::vector<float>;
 /// Fills what it is asked for with 42; keeps barriers for ever when it is told to; refuses reduce.
 class Filler : public CustomBackend {
  public:
+    static inline std::atomic<int> aborted{0}, dropped{0};
+
     explicit Filler(bool stuck) : stuck_(stuck) {}
     void run(const BackendRequest& r, BackendCompletion completion) override {
         if (r.call == BackendCall::reduce) throw DistBackendError("Filler cannot reduce");
@@ -26,12 +28,21 @@ class Filler : public CustomBackend {
         completion.success(r.call == BackendCall::receive ? 1 : -1);
     }
     void abort(const std::string& reason) noexcept override {
+        ++aborted;
+        end(reason);
+    }
+    void drop(const std::string& reason) noexcept override {
+        ++dropped;
+        end(reason);
+    }
+
+ private:
+    void end(const std::string& reason) {
         const std::lock_guard lock(mutex_);
         for (const BackendCompletion& one : kept_) one.failure(std::make_exception_ptr(Aborted(reason)));
         kept_.clear();
     }
 
- private:
     const bool stuck_;
     std::mutex mutex_;
     std::vector<BackendCompletion> kept_;
@@ -300,6 +311,26 @@ TEST(Backends, end_what_is_under_way_when_their_group_is_aborted) {
         if (rank == 0) w.abort("enough");
         EXPECT_TRUE(has(message_of<Aborted>([&] { work.wait(); }), "enough"));
         seen.arrive_and_wait();
+    });
+}
+
+// The others may still be in their last operation, which an abort would end.
+TEST(Backends, are_dropped_and_not_aborted_with_the_last_handle_of_an_idle_group) {
+    Filler::aborted = Filler::dropped = 0;
+    run_pair([](const Store& store, int rank) {
+        ProcessGroup w({.store = store, .rank = rank, .world_size = 2});
+        {
+            const ProcessGroup idle = new_group({.backend = "cpu:filler", .world = w});
+            barrier({.group = idle});
+        }
+        barrier({.group = w});
+        EXPECT_EQ(Filler::dropped, 2);
+        EXPECT_EQ(Filler::aborted, 0);
+        barrier({.group = w});
+        new_group({.backend = "cpu:filler", .world = w}).destroy();
+        barrier({.group = w});
+        EXPECT_EQ(Filler::aborted, 2) << "a group that is left ends its operations";
+        w.destroy();
     });
 }
 
