@@ -41,7 +41,7 @@ struct RunArguments {
     std::string max_restarts, run_id, log_dir, redirects, tee;
     std::string transport;
     std::string colour = "auto";
-    bool no_prefix = false, replace = false;
+    bool no_prefix = false, replace = false, standby = false;
     int spares = 0;
     std::vector<std::string> program;  // for help alone: take_command() takes it
     double timeout_s = 0, grace_s = 3, join_timeout_s = usual_join_timeout_s, last_call_s = 30;  // torchrun's
@@ -164,6 +164,7 @@ void add_options(CLI::App& sub, RunArguments& a) {
     option("--last-call", a.last_call_s, "with MIN:MAX: how long to wait for more than MIN, in seconds", nodes)
         ->check(is_duration(Zero::allowed))
         ->capture_default_str();
+    flag("--standby", a.standby, "a second node keeps the store too, so that node 0 may be lost (--replace)", nodes);
     option("--join", a.join, "add this node to a job that runs (--nnodes MIN:MAX, --replace): node 0's", nodes)
         ->type_name("HOST:PORT");
     option("--node-rank", a.node_rank, "which of them this is, from 0 [0]", nodes)->type_name("N");
@@ -225,8 +226,9 @@ launch::Options options_of(const RunArguments& a, const std::vector<std::string>
     if (a.timeout_s > 0) options.timeout = from_seconds(a.timeout_s);
     options.grace = from_seconds(a.grace_s);
     options.join_timeout = from_seconds(join_timeout_of(a));
-    options.replace = a.replace || a.spares > 0 || replaces;
+    options.replace = a.replace || a.spares > 0 || a.standby || replaces;
     options.spares = a.spares;
+    options.standby = a.standby;
     options.last_call = from_seconds(a.last_call_s);
     options.max_restarts =
         number_of({a.max_restarts, "--max-restarts"}, options.replace ? restarts_of_replacing : 0, 0, most_restarts);
@@ -330,6 +332,10 @@ int run(RunArguments a, const std::vector<std::string>& command) {
             if (given) throw InvalidArgument(fmt::format("tutti run: {} needs --hostfile", name));
         }
     } else {
+        if (a.standby)
+            throw InvalidArgument(
+                "tutti run: --standby with --hostfile: expected one of them: a job that one launcher starts over ssh "
+                "ends with its first lost node");
         if (!a.node_rank.empty() || a.lifeline)
             throw InvalidArgument("tutti run: --hostfile starts all nodes itself: expected no --node-rank beside it");
         const auto hosts = launch::select_hosts(

@@ -77,6 +77,8 @@ constexpr auto table = std::to_array<Variable>({
      "rank r serves /status and /metrics at this port + r of 127.0.0.1, to those who know TUTTI_JOB_SECRET"},
     {"TUTTI_STORE_LOCAL", "0: clients of a TCPStore on its own host use TCP too (default 1: a Unix socket)"},
     {"TUTTI_STORE_PORT", "set by tutti run: where it serves the store, so that rank 0 does not"},
+    {"TUTTI_STORE_STANDBY",
+     "HOST:PORT, set by tutti run --standby: where the store is if it is not at MASTER_ADDR and TUTTI_STORE_PORT"},
     {"TUTTI_SYCL_LIB", "backend xccl: the file of libtutti-sycl.so (default: by the loader's path)"},
     {"TUTTI_TCP_CHECKSUM",
      "CRC-32C of what ranks send over TCP: auto (default: but for loopback), on or off; rank 0's counts"},

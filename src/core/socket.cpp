@@ -4,6 +4,7 @@
 #include "core/log.hpp"
 #include "core/names.hpp"
 #include "core/patience.hpp"
+#include "core/text.hpp"
 
 #include <tutti/error.hpp>
 
@@ -170,6 +171,18 @@ std::string peer_of(int fd) {
 std::string to_string(const Address& address) {
     const bool v6 = address.host.find(':') != std::string::npos;
     return v6 ? fmt::format("[{}]:{}", address.host, address.port) : fmt::format("{}:{}", address.host, address.port);
+}
+
+std::optional<Address> to_address(std::string_view text) {
+    const std::size_t colon = std::min(text.rfind(':'), text.size());
+    std::string_view host = text.substr(0, colon);
+    const auto port = number_in<std::uint16_t>(text.substr(std::min(colon + 1, text.size())));
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+        host = host.substr(1, host.size() - 2);
+    else if (host.empty() || host.find_first_of(":[]") != std::string_view::npos)
+        return std::nullopt;
+    if (!port || *port == 0) return std::nullopt;
+    return Address{std::string(host), *port};
 }
 
 UniqueFd listen_tcp(const std::string& host, std::uint16_t port, const Deadline& until_known, int backlog) {

@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace tutti::net {
 
@@ -26,6 +27,8 @@ struct Address {
 
 /// "10.0.0.1:29500", "[::1]:29500".
 std::string to_string(const Address& address);
+/// The reverse; nothing if `text` is not of this form.
+std::optional<Address> to_address(std::string_view text);
 
 /// For listen_tcp(): a deadline in the past, so the resolver is asked once, and an unknown name is an error at once.
 inline Deadline one_question() {

@@ -219,6 +219,11 @@ TEST(Socket, tells_loopback_and_multicast_addresses) {
     for (const char* host : {"224.0.0.1", "239.255.1.1", "ff02::1"}) EXPECT_TRUE(is_multicast(host)) << host;
     for (const char* host : {"223.255.255.255", "240.0.0.1", "::1", "host"}) EXPECT_FALSE(is_multicast(host)) << host;
     EXPECT_EQ(to_string({"::1", 5}), "[::1]:5");
+    for (const Address& address : {Address{"::1", 5}, Address{"10.0.0.1", 29500}, Address{"node0.local", 1}})
+        EXPECT_EQ(net::to_address(to_string(address)), address);
+    for (const char* wrong :
+         {"", ":", "node0", "node0:", ":5", "::1:5", "[]:5", "[::1]", "node0:0", "node0:65536", "node0:5 "})
+        EXPECT_EQ(net::to_address(wrong), std::nullopt) << wrong;
 }
 
 TEST(Socket, a_name_that_does_not_exist_fails_at_the_deadline) {

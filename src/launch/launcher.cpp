@@ -57,7 +57,11 @@ void check(const Options& o) {
     if (o.least_nodes < 0 || o.least_nodes > o.nodes)
         throw InvalidArgument(
             fmt::format("tutti run: --nnodes {}:{}: expected the smaller number first", o.least_nodes, o.nodes));
-    TUTTI_ASSERT(o.replace || (!o.join && o.least_nodes == 0));
+    TUTTI_ASSERT(o.replace || (!o.join && o.least_nodes == 0 && !o.standby));
+    if (o.standby && o.nodes == 1)
+        throw InvalidArgument(
+            "tutti run: --standby with one node: expected --nnodes 2 or more, or MIN:MAX, as a second node keeps the "
+            "store for the case that the first one is lost");
     if (o.node_rank < 0 || o.node_rank >= o.nodes)
         throw InvalidArgument(fmt::format("tutti run: --node-rank {}: expected 0 to {}", o.node_rank, o.nodes - 1));
     if (o.nodes > 1 && (o.master_addr.empty() || o.master_port == 0)) {
@@ -124,6 +128,8 @@ class Job {
                                         .least = !options.replace           ? 0
                                                  : options.least_nodes == 0 ? options.nodes
                                                                             : options.least_nodes,
+                                        .standby = options.standby,
+                                        .server = server_ ? &*server_ : nullptr,
                                         .last_call = options.last_call,
                                         .id = guard_.id(),
                                         .run_id = run_id_,
@@ -191,7 +197,8 @@ class Job {
                                         : security::resolve_secret({.host = address_, .port = port_, .is_master = true},
                                                                    Deadline::after(milliseconds(5000)));
         secret_ = job.secret.to_text();
-        server_.emplace(std::move(listener), job.secret, job.serve_locally);
+        server_.emplace(std::move(listener), job.secret, job.serve_locally,
+                        options_.standby ? store::ServerKind::with_standby : store::ServerKind::plain);
     }
 
     // False: the job ends before that, with end_.
@@ -221,7 +228,7 @@ class Job {
             end_ = late ? 124 : 128 + signal;
             const std::string why =
                 late ? "did not end in time (--timeout)" : fmt::format("ended by signal {}", signal);
-            const bool leaves = options_.replace && !is_first(options_) && signal == SIGTERM;
+            const bool leaves = options_.replace && nodes_->may_leave() && signal == SIGTERM;
             if (!leaves) nodes_->failed(attempt, {.status = end_, .text = why});
             say(fmt::format("tutti run: the job {} while waiting for the other nodes\n", why));
             return false;
@@ -229,16 +236,18 @@ class Job {
     }
 
     // What ranks and newcomers have in common.
-    Task task_of(int attempt, int slot, int number) const {
+    Task task_of(int attempt, int slot, int number) {
         const auto text = [](int value) { return std::to_string(value); };
+        const auto store = nodes_ ? nodes_->servers() : StoreHosts::Servers{.primary = {address_, port_}};
         Environment variables = options_.environment;
         for (const std::string& variable :
              {"LOCAL_RANK=" + text(slot), "LOCAL_WORLD_SIZE=" + text(options_.ranks),
               "GROUP_RANK=" + text(layout_.group_rank), "GROUP_WORLD_SIZE=" + text(layout_.group_size),
-              std::string("ROLE_NAME=default"), "MASTER_ADDR=" + address_, "MASTER_PORT=" + text(layout_.ranks_port),
-              "TORCHELASTIC_RUN_ID=" + layout_.run_id, "TORCHELASTIC_RESTART_COUNT=" + text(attempt),
-              "TORCHELASTIC_MAX_RESTARTS=" + text(options_.max_restarts),
-              std::string("TORCHELASTIC_USE_AGENT_STORE=False"), "TUTTI_STORE_PORT=" + text(port_),
+              std::string("ROLE_NAME=default"), "MASTER_ADDR=" + store.primary.host,
+              "MASTER_PORT=" + text(layout_.ranks_port), "TORCHELASTIC_RUN_ID=" + layout_.run_id,
+              "TORCHELASTIC_RESTART_COUNT=" + text(attempt), "TORCHELASTIC_MAX_RESTARTS=" + text(options_.max_restarts),
+              std::string("TORCHELASTIC_USE_AGENT_STORE=False"), "TUTTI_STORE_PORT=" + text(store.primary.port),
+              store.standby.empty() ? std::string("TUTTI_STORE_STANDBY") : "TUTTI_STORE_STANDBY=" + store.standby,
               "TUTTI_LAUNCHER_MASTER_PORT=" + text(layout_.ranks_port), guard_.variable(),
               "TUTTI_LAUNCH_NUMBER=" + text(number),
               std::string(options_.replace ? "TUTTI_REPLACES=1" : "TUTTI_REPLACES"),
@@ -254,7 +263,7 @@ class Job {
     }
 
     // It has no number in the job yet, also where this launcher is itself a rank of another one.
-    Task newcomer(int attempt, int slot, int number) const {
+    Task newcomer(int attempt, int slot, int number) {
         const int spare = number - (layout_.newcomers ? 0 : options_.ranks);
         Task task = task_of(attempt, slot, number);
         task.is_newcomer = true;
@@ -268,7 +277,7 @@ class Job {
         return task;
     }
 
-    std::vector<Task> tasks_of(int attempt) const {
+    std::vector<Task> tasks_of(int attempt) {
         TUTTI_ASSERT(layout_.newcomers || layout_.world_size - layout_.first_rank >= options_.ranks);
         std::vector<Task> tasks;
         const int ranks = layout_.newcomers ? 0 : options_.ranks;

@@ -46,8 +46,9 @@ struct Options {
     /// A rank that fails is replaced by another process, which joins the others (newcomers.hpp), as often as
     /// `max_restarts` says (restarts.hpp); all are started again only where no rank is left to take it in.
     bool replace = false;
-    int spares = 0;                    ///< processes on this node that wait to take a rank's place; with `replace`
-    std::string run_id;                ///< empty: a random one; node 0's applies to all nodes
+    int spares = 0;        ///< processes on this node that wait to take a rank's place; with `replace`
+    bool standby = false;  ///< a second node keeps the store too, so that node 0 may be lost; with `replace`
+    std::string run_id;    ///< empty: a random one; node 0's applies to all nodes
     bool local_rank_argument = false;  ///< pass --local-rank=N before the program's own arguments
     bool lifeline = false;             ///< standard input is a Lifeline (signals.hpp): its end ends the job
 
@@ -61,14 +62,14 @@ struct Options {
 /// ROLE_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT,
 /// TORCHELASTIC_MAX_RESTARTS, TORCHELASTIC_USE_AGENT_STORE=False (at MASTER_PORT, which is free, rank 0 serves a store
 /// of PyTorch's), TUTTI_STORE_PORT (the launcher's store, for tutti's programs), TUTTI_LAUNCHER_MASTER_PORT and
-/// TUTTI_JOB_SECRET. With `replace` it gets TUTTI_REPLACES=1; spares, and processes that come later, get
-/// TUTTI_NEWCOMER=1 in place of RANK, WORLD_SIZE, ROLE_RANK and ROLE_WORLD_SIZE. Rank 0 gets standard input; from a
-/// terminal, the lines typed while the launcher is in its foreground. Returns the exit status for the shell: 0 if all
-/// ranks succeeded, else the first failing rank's, 128 + signal if one ended it or the launcher, 124 after `timeout`,
-/// 126 or 127 if the program cannot be executed or does not exist. When it returns, no process of the job is left on
-/// this node, grandchildren included. Throws std::system_error if processes or descriptors run out, InvalidArgument for
-/// bad options, DistNetworkError if it cannot listen on the store's address, or the nodes of a job do not meet within
-/// `join_timeout`.
+/// TUTTI_JOB_SECRET; with `standby` TUTTI_STORE_STANDBY. With `replace` it gets TUTTI_REPLACES=1; spares, and processes
+/// that come later, get TUTTI_NEWCOMER=1 in place of RANK, WORLD_SIZE, ROLE_RANK and ROLE_WORLD_SIZE. Rank 0 gets
+/// standard input; from a terminal, the lines typed while the launcher is in its foreground. Returns the exit status
+/// for the shell: 0 if all ranks succeeded, else the first failing rank's, 128 + signal if one ended it or the
+/// launcher, 124 after `timeout`, 126 or 127 if the program cannot be executed or does not exist. When it returns, no
+/// process of the job is left on this node, grandchildren included. Throws std::system_error if processes or
+/// descriptors run out, InvalidArgument for bad options, DistNetworkError if it cannot listen on the store's address,
+/// or the nodes of a job do not meet within `join_timeout`.
 int launch(const Options& options);
 
 struct SshOptions {

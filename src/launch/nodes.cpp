@@ -67,7 +67,10 @@ JobOutcome lost_launcher(int node, std::string text) {
 }  // namespace
 
 Nodes::Nodes(NodesOptions options)
-    : options_(std::move(options)), node_(options_.node_rank), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : options_(std::move(options)),
+      node_(options_.node_rank),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      may_leave_(options_.node_rank != 0) {
     TUTTI_ASSERT(options_.nodes > 1 && options_.node_rank >= -1 && options_.node_rank < options_.nodes &&
                  options_.ranks >= 1);
     TUTTI_ASSERT(!options_.id.empty() && options_.id.find_first_of(" \n") == std::string::npos);
@@ -132,8 +135,14 @@ void Nodes::stopped(int attempt) {
 
 void Nodes::leave(Store& store) {
     TUTTI_ASSERT(leaving_.raised());
+    bool has_ended = true;
+    if (hosts_) {
+        store.set_timeout(farewell);
+        has_ended = store.check({end_key(layout_ ? layout_->attempt : 0)});
+        if (has_ended) hosts_->expect_end();
+    }
     store.append(left_key, id_ + "\n");
-    if (!places_) return;
+    if (!places_ || !has_ended) return;
     for (const auto end = Clock::now() + farewell; Clock::now() < end; std::this_thread::sleep_for(10ms)) {
         const std::string left = store.get(left_key);
         const auto has_left = [&](const std::string& id) { return left.find(id) != std::string::npos; };
@@ -161,7 +170,13 @@ void Nodes::post(Call call) {
 // others have given this one up.
 void Nodes::lost_store(const DistError& error) {
     const auto since = std::chrono::duration<double>(Clock::now() - looked_at_.load()).count();
+    bool is_kept_twice = false;
+    {
+        const std::lock_guard lock(mutex_);
+        is_kept_twice = servers_.has_value();
+    }
     if (!met_ || options_.node_rank == 0) return lost(node_, error.what());
+    if (is_kept_twice) return lost(node_, fmt::format("{}; the ranks of this node are ended", error.what()));
     const std::string server = fmt::format("its launcher, which serves the job's store at {} port {}, was lost",
                                            options_.master_addr, options_.master_port);
     if (error.code() == ErrorCode::timeout)
@@ -207,6 +222,7 @@ void Nodes::watch() {
 }
 
 void Nodes::take_part(Moment end) {
+    hosts_.reset();
     Store store = connect(end);
     int attempt = store ? come(store, end) : -1;
     while (attempt >= 0 && (!places_ || form(store, attempt)) && join(store, attempt) && watch_attempt(store, attempt))
@@ -295,6 +311,7 @@ int Nodes::come(Store& store, Moment end) {
                   .nodes = options_.node_rank < 0 ? 0 : options_.nodes,
                   .max_restarts = options_.max_restarts,
                   .least = options_.least,
+                  .standby = options_.standby,
                   .pid = ::getpid(),
                   .address = store.backend()->local_host(),
                   .host = this_host::name()};
@@ -304,12 +321,15 @@ int Nodes::come(Store& store, Moment end) {
     store.backend()->set_will("launch/gone/" + card.id, "1", silence);
     if (options_.node_rank == 0) {
         places_.emplace(store, card, options_.ranks_port, options_.run_id, options_.last_call);
+        if (options_.standby) look_at_servers(store);
         return 0;
     }
     store.append("launch/came", card.to_text() + "\n");
     const tutti::Patience waiting([this] { return others(); });
     const std::string key = "launch/answer/" + card.id;
-    if (!wait_for(store, key, end)) return -1;
+    while (!wait_for(store, key, end)) {
+        if (leaving_.raised()) return -1;
+    }
     std::istringstream in(store.get(key));
     std::string verb, rest;
     in >> verb;
@@ -324,14 +344,15 @@ int Nodes::come(Store& store, Moment end) {
     return -1;
 }
 
-// Node 0's part: until all are ready for the attempt.
+// The part of the launcher that serves the store: until all are ready for the attempt.
 bool Nodes::form(Store& store, int attempt) {
-    TUTTI_ASSERT(places_ && options_.node_rank == 0);
+    TUTTI_ASSERT(places_.has_value());
+    if (store.check({attempt_key(attempt, "roster")})) return true;  // by the one that served before
     const auto end = Clock::now() + options_.patience;
     places_->rest();
     const tutti::Patience waiting([this] { return others(); });
     const auto fail = [&](const std::string& why) {
-        const JobOutcome outcome{.good = false, .status = 1, .node = 0, .text = "tutti run: " + why};
+        const JobOutcome outcome{.good = false, .status = 1, .node = node_, .text = "tutti run: " + why};
         store.compare_set(end_key(attempt), "", to_text(outcome));
     };
     for (; !leaving_.raised(); std::this_thread::sleep_for(look_time)) {
@@ -344,9 +365,12 @@ bool Nodes::form(Store& store, int attempt) {
         }
         const auto missing = places_->missing(attempt);
         missing_ = missing ? missing->text : "";
+        // The lowest of all that have come is to keep the standby.
+        if (hosts_ && (attempt > 0 || !missing)) look_at_servers(store);
         if (attempt == 0 && !places_->disagreement().empty())
             fail(places_->disagreement());
         else if (!missing) {
+            if (hosts_ && hosts_->waits_for_standby()) continue;
             places_->begin(attempt);
             return true;
         } else if (Clock::now() >= end)
@@ -359,7 +383,10 @@ bool Nodes::join(Store& store, int attempt) {
     const auto limit = Clock::now() + options_.patience + silence;
     const tutti::Patience waiting([this] { return others(); });
     const std::string key = attempt_key(attempt, "roster");
-    if (!wait_for(store, key, limit)) return false;
+    while (!wait_for(store, key, limit)) {
+        if (leaving_.raised() || !form(store, attempt)) return false;
+    }
+    if (hosts_) look_at_servers(store);
     const std::string text = store.get(key);
     if (text.empty()) {
         conclude(attempt, to_outcome(store.get(end_key(attempt))));
@@ -385,9 +412,9 @@ bool Nodes::join(Store& store, int attempt) {
                   .run_id = roster_.run_id,
                   .secret = secret_,
                   .ranks_port = roster_.ranks_port};
-    for (const NodeCard& card : roster_.cards) {
-        if (card.node < node_) layout.first_rank += card.ranks;
-        layout.world_size += card.ranks;
+    for (auto card = roster_.cards.begin(); card != roster_.cards.end(); ++card) {
+        if (card < mine) layout.first_rank += card->ranks;
+        layout.world_size += card->ranks;
     }
     if (!comes_later) layout.group_rank = static_cast<int>(mine - roster_.cards.begin());
     TUTTI_ASSERT(comes_later || layout.world_size - layout.first_rank >= mine->ranks);
@@ -405,34 +432,39 @@ bool Nodes::join(Store& store, int attempt) {
 
 // True: there will be another attempt.
 bool Nodes::watch_attempt(Store& store, int attempt) {
-    if (!wait_for(store, end_key(attempt), Moment::max(), attempt)) return false;
+    while (!wait_for(store, end_key(attempt), Moment::max(), attempt)) {
+        if (leaving_.raised()) return false;
+    }
     JobOutcome outcome = to_outcome(store.get(end_key(attempt)));
     const auto lost = std::ranges::find(roster_.cards, outcome.node, &NodeCard::node);
     if (outcome.lost && lost != roster_.cards.end())
         outcome.text += words_of_sign(store.get("launch/beat/" + lost->id));
     conclude(attempt, outcome);
     const bool again = !outcome.good && outcome.again && attempt < options_.max_restarts;
+    if (!again && hosts_) hosts_->expect_end();
     if (!again && places_) places_->close(outcome.good ? "all of its ranks have ended well" : outcome.text);
     return again;
 }
 
-// Node 0's part where ranks are replaced: nodes may vanish, and the attempt ends when no rank works any more.
+// The part of the launcher that serves the store, where ranks are replaced: nodes may vanish, and the attempt ends when
+// no rank works any more.
 void Nodes::watch_changes(Store& store, int attempt) {
     TUTTI_ASSERT(places_ && places_->changes());
     const auto now = Clock::now();
     const int living = places_->living();
-    const std::string few = fmt::format("{} of {} nodes {} left, and {} {} needed", living, options_.nodes,
-                                        living == 1 ? "is" : "are", options_.least, options_.least == 1 ? "is" : "are");
+    const int nodes = places_->own().nodes, least = places_->own().least;
+    const std::string few = fmt::format("{} of {} nodes {} left, and {} {} needed", living, nodes,
+                                        living == 1 ? "is" : "are", least, least == 1 ? "is" : "are");
     for (const Places::Lost& lost : places_->take_lost()) {
-        const bool enough = living >= options_.least;
+        const bool enough = living >= least;
         TUTTI_WARN("tutti run: node {}: {}; {}", lost.node, lost.text,
-                   enough ? fmt::format("the job goes on with {} of {} nodes", living, options_.nodes)
-                          : fmt::format("{}: another with --node-rank {} is waited for, for {} s", few, lost.node,
+                   enough ? fmt::format("the job goes on with {} of {} nodes", living, nodes)
+                          : fmt::format("{}: {} is waited for, for {} s", few, places_->another(lost.node),
                                         options_.patience / 1s));
     }
-    if (living >= options_.least) enough_at_ = now;
+    if (living >= least) enough_at_ = now;
     if (now - enough_at_ >= options_.patience) {
-        const JobOutcome outcome{.good = false, .status = 1, .node = 0, .text = fmt::format("{}", few)};
+        const JobOutcome outcome{.good = false, .status = 1, .node = node_, .text = fmt::format("{}", few)};
         store.compare_set(end_key(attempt), "", to_text(outcome));
     }
     std::vector<std::string> keys;
@@ -455,9 +487,10 @@ void Nodes::conclude(int attempt, const JobOutcome& outcome) {
     ::eventfd_write(wake_.get(), 1);
 }
 
-// False: we leave.
+// False: we leave, or this launcher has taken over.
 bool Nodes::wait_for(Store& store, const std::string& name, Moment end, std::optional<int> attempt) {
-    while (!leaving_.raised()) {
+    const bool decides = places_.has_value();
+    while (!leaving_.raised() && places_.has_value() == decides) {
         try {
             store.wait({name}, places_ && places_->changes() ? change_time : slice);
             return true;
@@ -473,6 +506,7 @@ bool Nodes::wait_for(Store& store, const std::string& name, Moment end, std::opt
 // A launcher that is silent for long ends the attempt, on all nodes.
 void Nodes::beat(Store& store, std::optional<int> attempt) {
     store.set("launch/beat/" + id_, sign_of_life());
+    if (hosts_ || (!places_ && StoreHosts::are_in(store))) look_at_servers(store);
     if (!places_) {
         missing_ = store.get("launch/missing");
     } else if (attempt) {

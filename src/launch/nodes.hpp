@@ -2,10 +2,12 @@
 // ranks; that all ranks of a node have succeeded, or which one failed; and before a restart, that all processes of a
 // node have ended. The first failure that reaches the store becomes the job's. If a launcher's connection ends, or the
 // launcher is silent for 15 s, its node has failed. The ranks may be restarted after that, since another launcher can
-// take its place (places.hpp). The loss of the store, and thus of node 0, ends the job.
+// take its place (places.hpp). The loss of the store, and thus of node 0, ends the job, unless the store has a standby
+// (store_hosts.hpp): then that one's launcher does from there on what node 0's did.
 //
 // Where ranks are replaced, the loss of another node ends the job only if too few remain and none comes within the time
-// to join. Each launcher writes what its ranks do (NodeState); node 0 ends the attempt when none works any more.
+// to join. Each launcher writes what its ranks do (NodeState); the one that serves the store ends the attempt when none
+// works any more.
 //
 // Keys below "launch/": those of places.hpp; A/done (how many nodes) and A/state/ID for each attempt A; left (one ID
 // per line).
@@ -15,7 +17,9 @@
 
 #include "core/interrupt.hpp"
 #include "core/unique_fd.hpp"
+#include "launch/held_port.hpp"
 #include "launch/places.hpp"
+#include "launch/store_hosts.hpp"
 
 #include <tutti/error.hpp>
 #include <tutti/store.hpp>
@@ -61,6 +65,8 @@ struct NodesOptions {
     int ranks = 1;      ///< of this node
     int max_restarts = 0;
     int least = 0;                          ///< as NodeCard
+    bool standby = false;                   ///< as NodeCard
+    store::TcpServer* server = nullptr;     ///< node 0's, where the store has a standby; it must outlive this object
     std::chrono::milliseconds last_call{};  ///< as Places
     std::string id{};                       ///< unique to this launcher
     std::string run_id{};                   ///< node 0's applies to all nodes
@@ -72,12 +78,16 @@ class Nodes {
  public:
     /// Starts to look for the other launchers.
     explicit Nodes(NodesOptions options);
-    /// Leaves; node 0, whose launcher serves the store, gives the others a moment to do so first.
+    /// Leaves; the launcher that serves the store gives the others a moment to do so first, if the job has ended.
     ~Nodes();
     Nodes(const Nodes&) = delete;
     Nodes& operator=(const Nodes&) = delete;
 
     int node_rank() const noexcept { return node_; }
+    /// Whether the job goes on when this launcher ends: it does not serve the store, or that has a standby.
+    bool may_leave() const noexcept { return may_leave_; }
+    /// Where the store is at the moment.
+    StoreHosts::Servers servers();
     /// Readable when layout() or outcome() has changed; call clear() before them.
     int fd() const noexcept { return wake_.get(); }
     void clear();
@@ -122,6 +132,8 @@ class Nodes {
     bool wait_for(Store& store, const std::string& key, Moment end, std::optional<int> attempt = {});
     void beat(Store& store, std::optional<int> attempt);
     void watch_changes(Store& store, int attempt);
+    void look_at_servers(Store& store);
+    void take_over(Store& store);
     void conclude(int attempt, const JobOutcome& outcome);
     void lost_store(const DistError& error);
     void lost(int node, const std::string& why);
@@ -134,18 +146,22 @@ class Nodes {
     std::mutex mutex_;  // guards the members until the next empty line
     Store store_;       // for the caller's thread
     std::optional<Layout> layout_;
-    std::map<int, JobOutcome> outcomes_;  // by attempt
-    std::optional<JobOutcome> lost_;      // why the watching thread has stopped
+    std::map<int, JobOutcome> outcomes_;          // by attempt
+    std::optional<JobOutcome> lost_;              // why the watching thread has stopped
+    std::optional<StoreHosts::Servers> servers_;  // where the store has a standby
 
     std::string id_;  // written only before the first layout
     int connections_ = 0;
-    std::string secret_;            // this and the members below: for the watching thread
-    std::optional<Places> places_;  // node 0 only
-    NodesRoster roster_;            // of the current attempt
-    std::string missing_;           // the launchers that node 0 waits for
-    Moment enough_at_{};            // node 0: when enough nodes were last there
+    std::string secret_;                  // this and the members below: for the watching thread
+    std::optional<Places> places_;        // only of the launcher that serves the store
+    std::optional<StoreHosts> hosts_;     // where the store has a standby
+    std::optional<HeldPort> ranks_port_;  // after a takeover
+    NodesRoster roster_;                  // of the current attempt
+    std::string missing_;                 // the launchers that are waited for
+    Moment enough_at_{};                  // the serving launcher's: when enough nodes were last there
     std::atomic<Moment> looked_at_{};
     std::atomic<bool> met_{false};
+    std::atomic<bool> may_leave_;
     AbortFlag leaving_;
     std::thread thread_;
 };

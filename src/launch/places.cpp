@@ -55,20 +55,20 @@ std::string NodeCard::who() const {
 }
 
 std::string NodeCard::to_text() const {
-    return fmt::format("{} {} {} {} {} {} {} {} {}", node, id, ranks, nodes, max_restarts, least, pid, address, host);
+    return fmt::format("{} {} {} {} {} {} {} {} {} {}", node, id, ranks, nodes, max_restarts, least, standby ? 1 : 0,
+                       pid, address, host);
 }
 
 NodeCard NodeCard::from_text(const std::string& text) {
     std::istringstream in(text);
     NodeCard card;
     const bool is_read = bool(in >> card.node >> card.id >> card.ranks >> card.nodes >> card.max_restarts >>
-                              card.least >> card.pid >> card.address);
+                              card.least >> card.standby >> card.pid >> card.address);
     const bool takes_any = card.node == -1 && card.nodes == 0;
     if (!is_read || card.ranks < 1 || (!takes_any && (card.node < 0 || card.node >= card.nodes))) {
         throw DistStoreError(
             fmt::format("tutti run: the store says of a node: \"{}\": expected its number, id, ranks, nodes, restarts, "
-                        "least nodes, "
-                        "process and address",
+                        "least nodes, standby, process and address",
                         text));
     }
     std::getline(in >> std::ws, card.host);
@@ -91,7 +91,8 @@ NodesRoster NodesRoster::from_text(const std::string& text) {
         const NodeCard& card = roster.cards[k];
         const bool all =
             roster.cards.size() == static_cast<std::size_t>(card.nodes) && card.node == static_cast<int>(k);
-        const bool some = card.least > 0 && card.node >= 0 && (k == 0 || roster.cards[k - 1].node < card.node);
+        const int before = k <= 1 ? -1 : roster.cards[k - 1].node;
+        const bool some = card.least > 0 && before < card.node && (k == 0 || card.node != roster.cards[0].node);
         if (!all && !some)
             throw DistStoreError(
                 fmt::format("tutti run: the store says of a job's nodes: \"{}\": expected each of {} once, in order",
@@ -108,7 +109,49 @@ Places::Places(Store store, const NodeCard& own, int ranks_port, std::string run
       last_call_(last_call) {
     TUTTI_ASSERT(own_.node == 0 && own_.nodes >= 1 && ranks_port >= 0);
     store_.set("launch/missing", "");
-    admit(places_.front(), own_, tutti::Clock::now());
+    admit(own_place(), own_, tutti::Clock::now());
+}
+
+// Whoever has a place is in the roster, or was answered later. Those without an answer are this one's to answer.
+Places::Places(Store store, const Inheritance& from, int ranks_port)
+    : store_(std::move(store)),
+      own_(from.roster.cards.at(0)),
+      roster_(from.roster),
+      places_(static_cast<std::size_t>(own_.nodes)),
+      last_call_{},
+      running_(from.running),
+      inherits_(true) {
+    TUTTI_ASSERT(changes() && ranks_port >= 0);
+    roster_.ranks_port = ranks_port;
+    const auto hold = [&](const NodeCard& card) {
+        Place& place = places_.at(static_cast<std::size_t>(card.node));
+        place = {.holder = card, .sign = store_.get(beat_key(card)), .heard_at = looked_at_};
+        place.gone = store_.check({"launch/gone/" + card.id});
+        place.member = !place.gone;
+        if (card.id != from.lost_id) return;
+        // It may have been cut off: then its ranks end when they have not found the store for some time.
+        place.gone = place.member = true;
+        place.fenced_until = looked_at_ + silence;
+    };
+    for (const NodeCard& card : from.roster.cards) hold(card);
+    const std::string came = store_.check({"launch/came"}) ? store_.get("launch/came") : "";
+    read_ = came.rfind('\n') + 1;
+    for (const std::string& line : lines_of(came.substr(0, read_))) {
+        NodeCard card = NodeCard::from_text(line);
+        const std::string key = "launch/answer/" + card.id, answer = store_.check({key}) ? store_.get(key) : "";
+        int attempt = -1, node = -1;
+        if (answer.empty()) {
+            receive(card, looked_at_);
+        } else if (std::istringstream in(answer); answer.starts_with("joins ")) {
+            in.ignore(6) >> attempt >> node;
+            complete(card, node);
+            hold(card);
+        }
+    }
+    const auto own =
+        std::ranges::find_if(places_, [&](const Place& place) { return place.holder && place.holder->id == from.id; });
+    if (own == places_.end()) throw DistStoreError("another launcher has the place of this one");
+    own_ = *own->holder;
 }
 
 void Places::look() {
@@ -132,7 +175,7 @@ void Places::hear(Instant now) {
     std::vector<std::string> keys;
     std::vector<Place*> heard;
     for (Place& place : places_) {
-        if (&place == &places_.front() || !place.holder) continue;
+        if (&place == &own_place() || !place.holder) continue;
         keys.push_back(beat_key(*place.holder));
         heard.push_back(&place);
     }
@@ -154,46 +197,50 @@ void Places::read_newcomers(Instant now) {
     const std::string came = store_.get("launch/came");
     const std::size_t end = came.rfind('\n');
     if (end == std::string::npos || end < read_) return;
-    for (const std::string& line : lines_of(came.substr(read_, end - read_))) {
-        const NodeCard card = NodeCard::from_text(line);
-        if (card.node < 0 && !changes()) {
-            answer(card,
-                   "refused --join: the job's ranks are not replaced: expected a job with --nnodes MIN:MAX or "
-                   "--replace");
-            continue;
-        }
-        const auto said = [](const NodeCard& c) { return std::tuple(c.nodes, c.max_restarts, c.least); };
-        if (card.node >= 0 && said(card) != said(own_)) {
-            const auto flags = [](const NodeCard& c) {
-                const std::string nodes =
-                    c.least > 0 ? fmt::format("{}:{}", c.least, c.nodes) : std::to_string(c.nodes);
-                return fmt::format("--nnodes {} --max-restarts {}{}", nodes, c.max_restarts,
-                                   c.least > 0 ? " --replace" : "");
-            };
-            disagreement_ = fmt::format("node {} was started with {}, node 0 with {}: expected the same on all nodes",
-                                        card.node, flags(card), flags(own_));
-            answer(card, "refused " + disagreement_);
-            continue;
-        }
-        newcomers_.push_back({card, {}, {}, now});
-    }
+    for (const std::string& line : lines_of(came.substr(read_, end - read_))) receive(NodeCard::from_text(line), now);
     read_ = end + 1;
     TUTTI_ASSERT(read_ <= came.size());
+}
+
+void Places::receive(const NodeCard& card, Instant now) {
+    if (card.node < 0 && !changes())
+        return answer(
+            card,
+            "refused --join: the job's ranks are not replaced: expected a job with --nnodes MIN:MAX or --replace");
+    const auto said = [](const NodeCard& c) { return std::tuple(c.nodes, c.max_restarts, c.least, c.standby); };
+    if (card.node < 0 || said(card) == said(own_)) return newcomers_.push_back({card, {}, {}, now});
+    const auto flags = [](const NodeCard& c) {
+        const std::string nodes = c.least > 0 ? fmt::format("{}:{}", c.least, c.nodes) : std::to_string(c.nodes);
+        return fmt::format("--nnodes {} --max-restarts {}{}{}", nodes, c.max_restarts, c.least > 0 ? " --replace" : "",
+                           c.standby ? " --standby" : "");
+    };
+    disagreement_ = fmt::format("node {} was started with {}, node {} with {}: expected the same on all nodes",
+                                card.node, flags(card), own_.node, flags(own_));
+    answer(card, "refused " + disagreement_);
+}
+
+// What one that takes any place does not say.
+void Places::complete(NodeCard& card, int node) const {
+    TUTTI_ASSERT(node >= 0 && node < own_.nodes);
+    card.node = node;
+    card.nodes = own_.nodes;
+    card.max_restarts = own_.max_restarts;
+    card.least = own_.least;
+    card.standby = own_.standby;
 }
 
 void Places::decide(Instant now) {
     std::erase_if(newcomers_, [&](Newcomer& newcomer) {
         if (newcomer.card.node < 0) {
             const auto free = std::ranges::find_if(places_, [&](const Place& place) { return is_free(place); });
+            const bool may_be_free = std::ranges::any_of(places_, [&](const Place& place) { return !lives(place); });
+            if (free == places_.end() && may_be_free) return false;
             if (free == places_.end()) {
                 answer(newcomer.card,
                        fmt::format("refused --join: all {} nodes of the job (--nnodes) are there", own_.nodes));
                 return true;
             }
-            newcomer.card.node = static_cast<int>(free - places_.begin());
-            newcomer.card.nodes = own_.nodes;
-            newcomer.card.max_restarts = own_.max_restarts;
-            newcomer.card.least = own_.least;
+            complete(newcomer.card, static_cast<int>(free - places_.begin()));
         }
         Place& place = places_.at(static_cast<std::size_t>(newcomer.card.node));
         const bool waits = now - newcomer.since > unheard;
@@ -206,7 +253,7 @@ void Places::decide(Instant now) {
             newcomer = {newcomer.card, place.holder->id, place.sign, now};
             return false;
         }
-        const bool lives = place.sign != newcomer.sign_of_holder || newcomer.card.node == 0;
+        const bool lives = place.sign != newcomer.sign_of_holder || newcomer.card.node == own_.node;
         if (!lives || !waits) return false;
         answer(
             newcomer.card,
@@ -221,7 +268,7 @@ void Places::admit(Place& place, const NodeCard& card, Instant now) {
     TUTTI_ASSERT(&place == &places_[static_cast<std::size_t>(card.node)]);
     if (place.member) (changes() ? lost_.emplace_back() : replaced_.emplace()) = {card.node, words_of_loss(place)};
     place = Place{.holder = card, .heard_at = now};
-    if (card.node != 0) place.sign = store_.get(beat_key(card));
+    if (card.node != own_.node) place.sign = store_.get(beat_key(card));
     if (!running_ || !changes()) return;
     place.member = true;
     answer(card, fmt::format("joins {} {}", *running_, card.node));
@@ -233,7 +280,7 @@ void Places::answer(const NodeCard& card, const std::string& text) {
 }
 
 bool Places::is_silent(const Place& place, tutti::Clock::duration time) const {
-    return &place != &places_.front() && looked_at_ - place.heard_at > time;
+    return place.holder && place.holder->id != own_.id && looked_at_ - place.heard_at > time;
 }
 
 bool Places::lives(const Place& place) const {
@@ -241,7 +288,7 @@ bool Places::lives(const Place& place) const {
 }
 
 bool Places::is_free(const Place& place) const {
-    return !place.holder || place.gone || is_silent(place, silence + fence);
+    return !place.holder || ((place.gone || is_silent(place, silence + fence)) && looked_at_ >= place.fenced_until);
 }
 
 int Places::living() const {
@@ -260,12 +307,17 @@ std::vector<Places::Lost> Places::take_lost() {
 std::string Places::words_of_loss(const Place& place) const {
     TUTTI_ASSERT(place.holder.has_value());
     const std::string cause =
-        place.gone ? std::string(connection_ended)
-                   : fmt::format(
-                         "nothing was heard of it for {:.1f} s: it was killed or stopped, or the network between "
-                         "it and node 0 was cut",
-                         std::chrono::duration<double>(looked_at_ - place.heard_at).count());
+        place.fenced_until != Instant{} ? "it served the job's store, and was killed or stopped, or the network was cut"
+        : place.gone                    ? std::string(connection_ended)
+                                        : fmt::format(
+                                              "nothing was heard of it for {:.1f} s: it was killed or stopped, or the network between "
+                                                                 "it and node 0 was cut",
+                                              std::chrono::duration<double>(looked_at_ - place.heard_at).count());
     return launch::words_of_loss(*place.holder, cause);
+}
+
+std::string Places::another(int node) const {
+    return inherits_ ? "another by --join" : fmt::format("another with --node-rank {}", node);
 }
 
 std::optional<Places::Lost> Places::lost() const {
@@ -281,6 +333,15 @@ std::vector<std::string> Places::present() const {
     std::vector<std::string> ids;
     for (const Place& place : places_) {
         if (place.holder && !place.gone) ids.push_back(place.holder->id);
+    }
+    return ids;
+}
+
+std::vector<std::string> Places::others() const {
+    std::vector<std::string> ids;
+    for (const Place& place : places_) {
+        const bool takes_part = place.member || roster_.cards.empty();
+        if (lives(place) && takes_part && place.holder->id != own_.id) ids.push_back(place.holder->id);
     }
     return ids;
 }
@@ -303,8 +364,8 @@ std::optional<Places::Lost> Places::missing(int attempt) {
             continue;
         }
         if (place.gone || is_silent(place, silence)) {
-            why = fmt::format("node {}: {}{}; another with --node-rank {} can take its place", k, words_of_loss(place),
-                              words_of_sign(place.sign), k);
+            why = fmt::format("node {}: {}{}; {} can take its place", k, words_of_loss(place),
+                              words_of_sign(place.sign), another(static_cast<int>(k)));
         } else if (place.member && std::ranges::find(stopped, place.holder->id) == stopped.end()) {
             why = fmt::format("node {} ({}) has not ended its ranks yet", k, place.holder->who());
         } else {
@@ -328,7 +389,8 @@ void Places::begin(int attempt) {
     for (Place& place : places_) {
         if (changes() && !lives(place)) place.holder.reset();
         if (!place.holder) continue;
-        roster_.cards.push_back(*place.holder);
+        const bool is_own = place.holder->id == own_.id;
+        roster_.cards.insert(is_own ? roster_.cards.begin() : roster_.cards.end(), *place.holder);
     }
     TUTTI_ASSERT(changes() || roster_.cards.size() == places_.size());
     store_.set(attempt_key(attempt, "roster"), roster_.to_text());

@@ -1,9 +1,10 @@
-// Places: which launcher is which node of a job. Node 0's launcher, whose process serves the store, alone decides: it
-// reads which launchers have come and which give signs of life, gives the place of a vanished launcher to the next one
-// that asks for it, and refuses the place of a live one. Before each attempt it publishes the roster: the launchers
-// whose ranks belong to this attempt. A launcher that returns and is not in the roster has lost its place. Where ranks
-// are replaced, the job begins when enough launchers are there, and those that come later, or again, take part in the
-// attempt that runs, with newcomers.
+// Places: which launcher is which node of a job. The launcher whose process serves the store, node 0's at first, alone
+// decides: it reads which launchers have come and which give signs of life, gives the place of a vanished launcher to
+// the next one that asks for it, and refuses the place of a live one. Before each attempt it publishes the roster: the
+// launchers whose ranks belong to this attempt. A launcher that returns and is not in the roster has lost its place.
+// Where ranks are replaced, the job begins when enough launchers are there, and those that come later, or again, take
+// part in the attempt that runs, with newcomers. Where a standby of the store takes over, its launcher goes on from the
+// keys of the lost one, and its ranks come first in later attempts.
 //
 // Keys below "launch/": came (one card per line, in order of arrival), beat/ID (a launcher's last sign of life, in ms
 // since 1970), gone/ID (written by its will), answer/ID (node 0's: "joins A NODE" or "refused WHY"), missing (in
@@ -30,6 +31,7 @@ struct NodeCard {
     std::string id{};  ///< unique to this launcher
     int ranks = 1, nodes = 1, max_restarts = 0;
     int least = 0;  ///< so many nodes are enough, and ranks are replaced; 0: all are needed, and none is replaced
+    bool standby = false;  ///< the store has one
     int pid = 0;
     std::string address{}, host{};
 
@@ -39,7 +41,8 @@ struct NodeCard {
     static NodeCard from_text(const std::string& text);
 };
 
-/// The launchers of an attempt, in the order of their nodes; where ranks are replaced some nodes may be missing.
+/// The launchers of an attempt, in the order of their ranks: first the one that serves the store, then by their nodes.
+/// Where ranks are replaced some nodes may be missing.
 struct NodesRoster {
     int ranks_port = 0;  ///< MASTER_PORT of the ranks
     std::string run_id{};
@@ -47,6 +50,14 @@ struct NodesRoster {
 
     std::string to_text() const;
     static NodesRoster from_text(const std::string& text);
+};
+
+/// What a launcher finds when the one that served the store is lost, and its own server serves it now.
+struct Inheritance {
+    std::string id;                ///< its own
+    std::string lost_id;           ///< that of the launcher that served before
+    NodesRoster roster;            ///< the last one
+    std::optional<int> running{};  ///< its attempt, unless that has ended
 };
 
 /// The name of an attempt's key.
@@ -65,6 +76,8 @@ class Places {
 
     /// `own`: node 0's card. `last_call`: how long the first attempt waits for the other nodes when enough are there.
     Places(Store store, const NodeCard& own, int ranks_port, std::string run_id, Clock::duration last_call = {});
+    /// Of a launcher that takes over. `ranks_port`: for later attempts.
+    Places(Store store, const Inheritance& from, int ranks_port);
 
     /// Checks which launchers have come and which are alive, and answers those that ask for a place.
     void look();
@@ -78,10 +91,16 @@ class Places {
     std::vector<Lost> take_lost();
     /// Whether ranks are replaced.
     bool changes() const noexcept { return own_.least > 0; }
+    const NodeCard& own() const noexcept { return own_; }
+    /// How another launcher comes in that node's place: "another with --node-rank 1".
+    std::string another(int node) const;
     /// How many launchers live.
     int living() const;
     /// The IDs of the launchers that have a place and a connection.
     std::vector<std::string> present() const;
+    /// Of those that live, take part in the last attempt or wait for the first one, and are not this one, by their
+    /// nodes: they may run the store's standby.
+    std::vector<std::string> others() const;
     /// The error: a launcher was started with other numbers of nodes or restarts than this one. Empty: none.
     const std::string& disagreement() const noexcept { return disagreement_; }
 
@@ -101,6 +120,7 @@ class Places {
         std::optional<NodeCard> holder;
         std::string sign{};  // the holder's last sign of life
         Instant heard_at{};
+        Instant fenced_until{};
         bool gone = false;    // its connection has ended
         bool member = false;  // it is in the last roster
     };
@@ -110,7 +130,10 @@ class Places {
         Instant since;
     };
 
+    Place& own_place() { return places_[static_cast<std::size_t>(own_.node)]; }
     void read_newcomers(Instant now);
+    void receive(const NodeCard& card, Instant now);
+    void complete(NodeCard& card, int node) const;
     void hear(Instant now);
     void decide(Instant now);
     void admit(Place& place, const NodeCard& card, Instant now);
@@ -128,10 +151,11 @@ class Places {
     Clock::duration last_call_;
     std::optional<Instant> enough_since_;
     std::optional<int> running_;    // the attempt
+    bool inherits_ = false;         // --master-addr leads to the lost launcher
     std::vector<Lost> lost_;        // for take_lost()
     std::optional<Lost> replaced_;  // from the last roster; another one has its place
     std::size_t read_ = 0;          // bytes of "came"
-    Instant looked_at_ = Clock::now();
+    Instant looked_at_ = tutti::Clock::now();
     std::string disagreement_, missing_ = "?";
 };
 

@@ -274,6 +274,70 @@ TEST_F(PlacesThatChange, are_lost_once_and_taken_again) {
     EXPECT_EQ(roster(1).cards.back().id, "again");
 }
 
+// The launcher of node 2 keeps the store's standby, and goes on when node 0's is lost.
+class PlacesThatAreInherited : public PlacesThatChange {
+ protected:
+    void begin_and_take_over(const std::string& heir, std::optional<int> running = 0) {
+        beats("zero");
+        begin_with_two();
+        comes(of_any("some"));
+        pass(1s, {"two", "some"});
+        ASSERT_EQ(answer_to("some"), "joins 0 1");
+        comes(of_any("late"));
+        places_.emplace(store_, Inheritance{.id = heir, .lost_id = "zero", .roster = roster(0), .running = running},
+                        4004);
+    }
+};
+
+TEST_F(PlacesThatAreInherited, have_lost_the_launcher_that_served) {
+    begin_and_take_over("two");
+    EXPECT_EQ(places_->own().node, 2);
+    EXPECT_EQ(places_->living(), 2);
+    EXPECT_EQ(places_->others(), std::vector<std::string>{"some"});
+    const auto lost = places_->take_lost();
+    ASSERT_EQ(lost.size(), 1U);
+    EXPECT_EQ(lost[0].node, 0);
+    expect_has(lost[0].text, "its launcher (host of zero, 10.0.0.1, pid 10) was lost: it served the job's store");
+    pass(3s, {"some"});
+    EXPECT_TRUE(places_->take_lost().empty());
+    connection_ends("some");
+    pass(2s, {});
+    EXPECT_EQ(places_->take_lost().size(), 1U);
+    EXPECT_EQ(answer_to("late"), "joins 0 1");
+    EXPECT_EQ(places_->living(), 2);
+}
+
+TEST_F(PlacesThatAreInherited, are_given_again_when_ranks_that_were_cut_off_have_ended) {
+    begin_and_take_over("two");
+    pass(14s, {"some", "late"});
+    EXPECT_EQ(answer_to("late"), "") << "neither given, nor refused";
+    pass(2s, {"some", "late"});
+    EXPECT_EQ(answer_to("late"), "joins 0 0");
+    EXPECT_EQ(places_->another(1), "another by --join");
+}
+
+TEST_F(PlacesThatAreInherited, begin_the_next_attempt_with_the_ranks_of_the_one_that_serves) {
+    begin_and_take_over("two", std::nullopt);
+    store_.append(attempt_key(0, "stopped"), "two\n");
+    places_->look();
+    expect_has(missing(1), "node 1 (host of some, 10.0.0.1, pid 9) has not ended its ranks yet");
+    store_.append(attempt_key(0, "stopped"), "some\n");
+    EXPECT_EQ(missing(1), "");
+    places_->begin(1);
+    ASSERT_EQ(roster(1).cards.size(), 2U);
+    EXPECT_EQ(roster(1).cards[0].id, "two");
+    EXPECT_EQ(roster(1).cards[1].id, "some");
+    EXPECT_EQ(roster(1).ranks_port, 4004);
+    EXPECT_EQ(roster(1).run_id, "run 7");
+}
+
+TEST_F(PlacesThatAreInherited, may_be_taken_over_by_one_that_came_later) {
+    begin_and_take_over("some");
+    EXPECT_EQ(places_->own().node, 1);
+    EXPECT_EQ(places_->own().least, 2);
+    EXPECT_EQ(places_->others(), std::vector<std::string>{"two"});
+}
+
 TEST_F(PlacesOfThree, are_not_given_to_any_where_ranks_are_not_replaced) {
     NodeCard any = card(-1, "any");
     any.nodes = 0;

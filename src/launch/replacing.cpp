@@ -53,7 +53,7 @@ void Attempt::end_newcomers() {
 
 // Told to end, this node leaves the job, which goes on: a platform takes a machine away so.
 bool Attempt::leaves() const {
-    return replacements_ != nullptr && nodes_ != nullptr && nodes_->node_rank() != 0 && ended_by_ == SIGTERM;
+    return replacements_ != nullptr && nodes_ != nullptr && nodes_->may_leave() && ended_by_ == SIGTERM;
 }
 
 NodeState Attempt::state() const {

@@ -283,12 +283,10 @@ bool FailoverClient::learn(const Place& from, Standing standing, const std::stri
         news_.notify_all();
     }
     const bool elsewhere = standing == Standing::serves && at_.name != from.name;
-    if (standby.empty() || (standby_ && standby_->name == standby)) return elsewhere;
-    const std::size_t colon = standby.rfind(':');
-    std::string host = standby.substr(0, colon);
-    if (host.starts_with('[')) host = host.substr(1, host.size() - 2);
+    const auto address = net::to_address(standby);
+    if (!address || (standby_ && standby_->name == standby)) return elsewhere;
     primary_ = from;
-    standby_ = Place{{host, static_cast<std::uint16_t>(std::stoi(standby.substr(colon + 1)))}, standby};
+    standby_ = Place{*address, standby};
     return elsewhere;
 }
 

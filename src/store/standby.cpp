@@ -433,7 +433,7 @@ void Standby::lose_other(const net::Address& other, bool in_order) {
     const bool gone = nobody_listens(other);
     succession_.other_ended(gone, in_order, Clock::now());
     notice();
-    if (succession_.role() == before)
+    if (succession_.role() == before && !expects_end_)
         TUTTI_WARN("TCPStore server: the connection to the {} at {} has ended, {}; the clients are asked who goes on",
                    follower_ == nullptr ? "standby" : "primary", net::to_string(other),
                    gone ? "not in order" : "though somebody listens there");
@@ -450,10 +450,13 @@ void Standby::notice() {
         if (before == Role::following) {
             follower_->send({word.data(), word.size()});
             came_to_power_ = now;
-            TUTTI_WARN("TCPStore standby: the primary at {} is lost; this server serves the store now", other_name());
+            if (!expects_end_)
+                TUTTI_WARN("TCPStore standby: the primary at {} is lost; this server serves the store now",
+                           other_name());
         } else {
             if (standby_ != 0) send_fields(std::exchange(standby_, 0), 0, Op::goes_on, {});
-            TUTTI_WARN("TCPStore server: the standby at {} is lost; the store goes on without one", other_name());
+            if (!expects_end_)
+                TUTTI_WARN("TCPStore server: the standby at {} is lost; the store goes on without one", other_name());
             release();
         }
     }

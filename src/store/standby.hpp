@@ -6,7 +6,7 @@
 // changes are numbered. Both servers keep the answer to the last one, so that a change that is asked for again is not
 // made again.
 //
-// Threads: the server's loop; role() any.
+// Threads: the server's loop; role() and expect_end() any.
 #pragma once
 
 #include "core/socket.hpp"
@@ -52,6 +52,8 @@ class Standby {
     /// To be called at each pulse, and when the follower has received something.
     void look();
     Succession::Role role() const noexcept { return role_; }
+    /// The other server ends soon, as all does: its loss is not told.
+    void expect_end() noexcept { expects_end_ = true; }
     static SuccessionTimes times() { return {}; }
 
  private:
@@ -100,6 +102,7 @@ class Standby {
     Follower* follower_;
     Succession succession_;
     std::atomic<Succession::Role> role_;
+    std::atomic<bool> expects_end_{false};
     std::uint64_t seq_ = 0;  // of the last change
     std::unordered_map<ClientId, Client> clients_;
     std::unordered_map<ConnectionId, ClientId> resumed_;  // connections of clients that came from the other server

@@ -96,8 +96,11 @@ class TcpServer::Loop {
         uv_loop_close(&loop_);
     }
 
-    /// Any thread: nothing without a standby.
-    std::optional<Succession::Role> role() const { return standby_ ? std::optional(standby_->role()) : std::nullopt; }
+    /// Any thread.
+    Succession::Role role() const { return standby_ ? standby_->role() : Succession::Role::alone; }
+    void expect_end() {
+        if (standby_) standby_->expect_end();
+    }
 
  private:
     using Connection = ServerConnection;
@@ -552,6 +555,14 @@ void TcpServer::start(UniqueFd listener, bool share_secret, ServerKind kind, std
     if (share_secret) local.emplace(address_.port, secret_);
     loop_ = std::make_unique<Loop>(std::move(listener), secret_, std::move(local), address_.host, kind,
                                    std::move(follower));
+}
+
+Succession::Role TcpServer::role() const {
+    return loop_->role();
+}
+
+void TcpServer::expect_end() {
+    loop_->expect_end();
 }
 
 TcpServer::~TcpServer() {

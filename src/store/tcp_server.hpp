@@ -11,6 +11,7 @@
 #include "core/socket.hpp"
 #include "core/unique_fd.hpp"
 #include "security/secret.hpp"
+#include "store/succession.hpp"
 
 #include <sys/types.h>
 
@@ -40,6 +41,10 @@ class TcpServer {
     std::uint16_t port() const noexcept { return address_.port; }
     const net::Address& address() const noexcept { return address_; }
     const security::Secret& secret() const noexcept { return secret_; }
+    /// Any thread. A server that takes no standby is alone.
+    Succession::Role role() const;
+    /// Any thread: the other server ends soon, as all does; that is no reason to warn of its loss.
+    void expect_end();
 
  private:
     class Loop;

@@ -4,6 +4,7 @@
 #include "core/assert.hpp"
 #include "core/deadline.hpp"
 #include "core/descriptors.hpp"
+#include "core/env.hpp"
 #include "core/log.hpp"
 #include "core/names.hpp"
 #include "core/patience.hpp"
@@ -21,11 +22,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <initializer_list>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 namespace tutti {
@@ -42,11 +45,11 @@ bool is_every_address(const std::string& host) {
 class TcpBackend : public StoreBackend {
  public:
     TcpBackend(const net::Address& address, const security::Secret& secret, const Deadline& deadline,
-               std::shared_ptr<store::TcpServer> server)
+               std::shared_ptr<store::TcpServer> server, net::Refusal refusal = net::Refusal::not_yet)
         : address_(address),
           name_(fmt::format("TCPStore({})", net::to_string(address))),
           server_(std::move(server)),
-          client_(address, secret, name_, deadline, abort_flag()) {}
+          client_(address, secret, name_, deadline, abort_flag(), refusal) {}
 
     void set(std::string_view key, std::string_view value, Milliseconds timeout) override {
         // While the server is known to be well this only sends a small value: later requests on this connection come
@@ -319,6 +322,39 @@ Deadline after_name(const std::string& host, const Deadline& deadline) {
     return net::after_name(host, deadline);
 }
 
+/// Where `tutti run` keeps a standby of the store that it serves at this place, as it told this process.
+std::optional<net::Address> standby_of_launcher(const TCPStoreOptions& options) {
+    const auto standby = env::get("TUTTI_STORE_STANDBY");
+    if (!standby || options.is_master || options.is_standby) return std::nullopt;
+    if (env::get("MASTER_ADDR") != options.host || env::get("TUTTI_STORE_PORT") != std::to_string(options.port))
+        return std::nullopt;
+    auto address = net::to_address(*standby);
+    if (!address)
+        throw InvalidArgument(
+            fmt::format("TUTTI_STORE_STANDBY={}: expected HOST:PORT or [IPv6 address]:PORT", *standby));
+    return address;
+}
+
+/// Joins at that one of the two which serves: it may have taken over since this process was told of them.
+std::shared_ptr<TcpBackend> join_one_of(const std::array<net::Address, 2>& places, const security::Secret& secret,
+                                        const Deadline& deadline) {
+    constexpr Milliseconds try_time{1500}, pause{50};
+    for (std::size_t turn = 0;; turn = 1 - turn) {
+        const Deadline limit = Deadline::after(std::min<Clock::duration>(try_time, deadline.remaining()));
+        try {
+            auto backend = std::make_shared<TcpBackend>(places[turn], secret, limit, nullptr, net::Refusal::no_longer);
+            backend->join(secret, std::chrono::ceil<Milliseconds>(limit.remaining()));
+            return backend;
+        } catch (const DistError& error) {
+            const bool elsewhere = error.code() == ErrorCode::network || error.code() == ErrorCode::timeout ||
+                                   error.code() == ErrorCode::store;
+            if (!elsewhere || deadline.expired()) throw;
+        }
+        check_wait(deadline, nullptr, "connecting to a TCPStore");
+        std::this_thread::sleep_for(pause);
+    }
+}
+
 /// Where the master's own client finds its server.
 std::string reachable(const std::string& listens, const std::string& host) {
     TUTTI_ASSERT(!listens.empty());
@@ -335,20 +371,25 @@ TCPStore::TCPStore(TCPStoreOptions options) : host_(options.host), port_(options
     std::shared_ptr<store::TcpServer> server;
     std::optional<security::Secret> secret;
     std::optional<security::JobSecret> job;
+    const auto other = standby_of_launcher(options);
     if (options.is_master) {
         server = host_server(options, deadline);
         port_ = server->port();
         secret = server->secret();
     } else {
-        deadline = after_name(host_, deadline);
+        if (!other) deadline = after_name(host_, deadline);
         job = security::resolve_secret(
             {.host = host_, .port = port_, .is_master = false, .explicit_secret = options.secret}, deadline);
         secret = job->secret;
     }
     const std::string host = options.is_master ? reachable(server->address().host, host_) : host_;
-    auto backend = std::make_shared<TcpBackend>(net::Address{host, port_}, *secret, deadline, std::move(server));
-    const auto left = [&] { return std::chrono::ceil<Milliseconds>(deadline.remaining()); };
-    backend->join(*secret, left());
+    std::shared_ptr<TcpBackend> backend;
+    if (other) {
+        backend = join_one_of({net::Address{host, port_}, *other}, *secret, deadline);
+    } else {
+        backend = std::make_shared<TcpBackend>(net::Address{host, port_}, *secret, deadline, std::move(server));
+        backend->join(*secret, std::chrono::ceil<Milliseconds>(deadline.remaining()));
+    }
     if (options.is_standby) {
         auto standby = make_standby(options, *job, *backend, deadline);
         standby_port_ = standby->port();

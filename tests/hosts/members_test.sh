@@ -85,6 +85,32 @@ expect_status 1 "with too few nodes the job ends after --join-timeout"
 says 0 "1 of 3 nodes is left, and 2 are needed: another with --node-rank 1 is waited for, for 2 s"
 says 0 "1 of 3 nodes is left, and 2 are needed$"
 
+# The node that serves the store is cut off, and then the one that does so after it is killed.
+begin
+export TUTTI_LIFELINE_TIMEOUT_MS=3000
+for name in 0 1 2; do node $((name + 1)) $name $name 1:3 --standby -n 1 "$program" 100000 take; done
+until_said 2 "rank 2\] pid"
+ip link set "tv$id-1" down
+until_said 1 "this node, 1, serves it now, at $(address 2):$port, where launchers that come may --join"
+until_said 1 "goes on as rank 0 of 2"
+until_said 2 "goes on as rank 1 of 2"
+run 4 3 --join "$(address 2):$port" -n 1 "$program" 100000 take
+wait "${ids[0]}"
+[ $? = 1 ] || fail "the node that is cut off ends" "$work/node.0"
+unset "ids[0]"
+says 0 "neither the server at $master:$port nor its standby at $(address 2):$port serves"
+until_said 3 "joined as rank 2 of 3"
+processes 2 | xargs kill -9
+wait "${ids[1]}"
+unset "ids[1]"
+until_said 2 "this node, 2, serves it now, at $(address 3):$port"
+until_said 2 "goes on as rank 0 of 2"
+touch "$STOP_FILE"
+expect_status 0 "the node that serves the store is cut off, and the next one is killed"
+for name in 2 3; do says $name "done as rank [01] of 2"; done
+ip link set "tv$id-1" up
+unset TUTTI_LIFELINE_TIMEOUT_MS
+
 begin
 run 1 0 --nnodes 2 --node-rank 0 --master-addr "$master" --master-port $port sleep 2
 node 3 3 1 2 sleep 2

@@ -1,4 +1,4 @@
-// A job whose ranks change, for replace_test.py and members_test.sh.
+// A job whose ranks change, for replace_test.py, standby_test.py and members_test.sh.
 //
 //   member_program STEPS MODE [RANK@STEP...]   kills itself with SIGKILL where it is this rank in this step of the
 //   first
