@@ -254,6 +254,33 @@ TEST_F(Standby, is_not_there_and_the_error_says_what_is_lost) {
     expect_contains(message_of<DistStoreError>([&] { (void)store.get("a"); }), "had no standby");
 }
 
+// As `tutti run --standby` tells the processes that it starts.
+TEST_F(Standby, is_found_by_processes_that_come_after_the_loss_if_their_launcher_has_named_it) {
+    start();
+    const auto told = [this](const std::string& standby) {
+        ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+        ::setenv("TUTTI_STORE_PORT", std::to_string(port_).c_str(), 1);
+        ::setenv("TUTTI_STORE_STANDBY", standby.c_str(), 1);
+        return client();
+    };
+    EXPECT_EQ(process([&](Store&) { return static_cast<int>(told("127.0.0.1:1").add("count", 1)); })->wait(), 1)
+        << "the primary serves";
+    const std::string here = fmt::format("127.0.0.1:{}", standby_port_);
+    EXPECT_EQ(process([&](Store&) { return static_cast<int>(told(here).add("count", 1)); })->wait(), 2);
+    const auto late = std::make_unique<Child>([&] {
+        char go = pipe_.take<char>();
+        return static_cast<int>(told(here).add("count", 1)) + go;
+    });
+    primary_.reset();
+    pipe_.put(char{0});
+    EXPECT_EQ(late->wait(), 3);
+    const auto wrong = std::make_unique<Child>([&] {
+        const std::string words = message_of<InvalidArgument>([&] { (void)told("nowhere"); });
+        return words == "TUTTI_STORE_STANDBY=nowhere: expected HOST:PORT or [IPv6 address]:PORT" ? 0 : 1;
+    });
+    EXPECT_EQ(wrong->wait(), 0);
+}
+
 TEST_F(Standby, is_one_at_a_time_and_serves_nobody_before_it_has_taken_over) {
     start();
     expect_contains(message_of<DistError>([&] { TCPStore(standby_options(port_)); }),

@@ -33,6 +33,17 @@ void say(const std::string& text) {
     std::fflush(stdout);
 }
 
+// Among those that wait may be some that have just died.
+tutti::ProcessGroup grown(tutti::ProcessGroup& g, const tutti::Store& store) {
+    for (int turn = 0;; ++turn) {
+        try {
+            return g.grow({.place = store});
+        } catch (const tutti::DistError&) {
+            if (turn == 2) throw;
+        }
+    }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -85,7 +96,7 @@ int main(int argc, char** argv) {
         } catch (const tutti::DistError& error) {
             if (mode == "never") throw;
             if (mode == "leave") break;
-            g = mode == "take" ? g.shrink() : g.grow({.place = store});
+            g = mode == "take" ? g.shrink() : grown(g, store);
             g.adopt({step});
             say(fmt::format("goes on as rank {} of {}", g.rank(), g.size()));
         }

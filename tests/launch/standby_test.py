@@ -23,19 +23,19 @@ class Standby(CliCase):
             self.port = free.getsockname()[1]
         self.nodes = {}
 
-    def start(self, node, *options, ranks=2):
+    def start(self, node, *options, ranks=2, mode=("100000", "take")):
         """A node's launcher; what it and its ranks say is in a file."""
         said = open(self.folder / f"node.{node}", "w")
-        self.nodes[node] = subprocess.Popen([TUTTI, "run", "--grace=0.5", f"-n{ranks}", *options, PROGRAM, "100000", "take"], stdout=said,
+        self.nodes[node] = subprocess.Popen([TUTTI, "run", "--grace=0.5", f"-n{ranks}", *options, PROGRAM, *mode], stdout=said,
                                             stderr=subprocess.STDOUT, env={**os.environ, "STOP_FILE": str(self.stop), "TUTTI_LOG_LEVEL": "info"})
         self.addCleanup(self.end, node)
         said.close()
 
-    def begin(self, nodes, *options, ranks=2):
+    def begin(self, nodes, *options, ranks=2, **more):
         """A job that runs, and whose store has a standby."""
         for node in reversed(range(nodes)):
             self.start(node, f"--nnodes=1:{nodes}", f"--node-rank={node}", "--master-addr=127.0.0.1", f"--master-port={self.port}", "--standby",
-                       *options, ranks=ranks)
+                       *options, ranks=ranks, **more)
         for node in range(nodes):
             self.until(node, rf"rank {(node + 1) * ranks - 1}\] pid \d+")
         self.assertRegex(self.said(1), "this node keeps the standby of the job's store, at 127.0.0.1:")
@@ -128,6 +128,31 @@ class Standby(CliCase):
         self.until(1, r"(?s)starting all ranks again \(1 of 1\).*\[rank 1\] pid \d+ slot 1 rank '1' of '2'")
         self.ends_well()
         self.assertRegex(self.said(1), r"\[rank 1\] done as rank 1 of 2")
+
+    def test_spares_of_the_other_node_take_the_places(self):
+        self.begin(2, "--spares=2", mode=("400", "repair"))
+        self.until(1, r"\[spare 1.1\] pid \d+")
+        self.end(0)
+        self.until(1, r"\[rank 1\] joined as rank 1 of 4")
+        self.ends_well()
+        for rank in range(4):
+            self.assertIn(f"[rank {rank}] done as rank {rank} of 4 at step 400", self.said(1))
+
+    def test_a_first_node_that_stood_still_ends(self):
+        self.begin(2)
+        job = self.nodes.pop(0)
+        self.addCleanup(job.kill)
+        still = [job.pid, *(int(pid) for pid in re.findall(r"\] pid (\d+)", self.said(0)))]
+        for pid in still:
+            os.kill(pid, signal.SIGSTOP)
+        self.until(1, "this node, 1, serves it now")
+        for pid in still:
+            os.kill(pid, signal.SIGCONT)
+        self.assertEqual(job.wait(20), 1, self.said(0))
+        self.assertRegex(self.said(0), "tutti run: this node, 0: .*(another node's launcher serves the job's store now|"
+                                       "has taken this process for one that has ended)")
+        self.until(1, "goes on as rank 0 of 2")
+        self.ends_well()
 
     def test_node_0_leaves_when_it_is_told_to(self):
         self.begin(2)
