@@ -139,7 +139,7 @@ void StoreHosts::keep_standby(Store& store, const std::vector<std::string>& othe
     if (paired) return;
     if (!servers_.standby.empty()) {
         servers_.standby.clear();
-        asked_.clear();
+        lost_ = std::exchange(asked_, {});
         say(store);
     }
     const Instant now = tutti::Clock::now();
@@ -152,7 +152,9 @@ void StoreHosts::keep_standby(Store& store, const std::vector<std::string>& othe
             return;
     }
     if (others.empty() || now < next_) return;
-    asked_ = others[failures_ % others.size()];
+    // One that was cut off counts as living for some time.
+    const auto choice = [&](std::size_t turn) { return others[turn % others.size()]; };
+    asked_ = choice(failures_) != lost_ ? choice(failures_) : choice(failures_ + 1);
     asked_at_ = now;
     store.set(wanted_key, fmt::format("{} {}", ++number_, asked_));
 }

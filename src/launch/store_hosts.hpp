@@ -79,7 +79,7 @@ class StoreHosts {
     int made_ = 0;          // the number of the last standby that was wanted here
 
     int number_ = 0;  // these are the serving launcher's: the last standby that it has asked for, whom, and when
-    std::string asked_;
+    std::string asked_, lost_;  // lost_: that of the last standby that was lost
     Instant asked_at_{}, next_{};
     std::size_t failures_ = 0;  // one after the other
 };

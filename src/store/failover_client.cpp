@@ -38,7 +38,8 @@ bool has_number(Op op) {
 }  // namespace
 
 FailoverClient::FailoverClient(TcpClient& first, ClientId id, const net::Address& server,
-                               const security::Secret& secret, std::string name)
+                               const security::Secret& secret, std::string name,
+                               const std::optional<net::Address>& standby)
     : id_(id),
       secret_(secret),
       name_(std::move(name)),
@@ -48,6 +49,7 @@ FailoverClient::FailoverClient(TcpClient& first, ClientId id, const net::Address
       primary_(at_),
       serving_(at_),
       served_(Clock::now()) {
+    if (standby) standby_ = Place{*standby, net::to_string(*standby)};
     thread_ = std::make_unique<std::thread>(
         thread::start({"tutti-witness", "watching the servers of a TCPStore"}, [this] { watch(); }));
     // A process that has a store knows the standby, if there is one.

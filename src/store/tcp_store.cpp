@@ -114,8 +114,9 @@ class TcpBackend : public StoreBackend {
         return true;
     }
 
-    /// Other threads use the store only afterwards.
-    void join(const security::Secret& secret, Milliseconds timeout) {
+    /// Other threads use the store only afterwards. `standby`: as FailoverClient.
+    void join(const security::Secret& secret, Milliseconds timeout,
+              const std::optional<net::Address>& standby = std::nullopt) {
         const std::string body = call(Op::join, "join", std::vector<std::string_view>{}, timeout, {});
         const auto fields = store::split_fields(body);
         if (!fields || fields->size() < 3 || fields->size() > 4) throw_nonsense();
@@ -126,7 +127,7 @@ class TcpBackend : public StoreBackend {
         if (fields->size() == 4) {  // the server may have a standby
             const auto id = store::decode_number((*fields)[3]);
             if (!id) throw_nonsense();
-            failover_.emplace(client_, *id, address_, secret, name_);
+            failover_.emplace(client_, *id, address_, secret, name_, standby);
             return;
         }
         client_.loses("; the keys, counters and wills that it held are lost with it, as the store has no standby");
@@ -335,15 +336,17 @@ std::optional<net::Address> standby_of_launcher(const TCPStoreOptions& options) 
     return address;
 }
 
-/// Joins at that one of the two which serves: it may have taken over since this process was told of them.
-std::shared_ptr<TcpBackend> join_one_of(const std::array<net::Address, 2>& places, const security::Secret& secret,
-                                        const Deadline& deadline) {
+/// Joins at that one of the two which serves: the standby may have taken over since this process was told of them.
+std::shared_ptr<TcpBackend> join_one_of(const net::Address& primary, const net::Address& standby,
+                                        const security::Secret& secret, const Deadline& deadline) {
     constexpr Milliseconds try_time{1500}, pause{50};
-    for (std::size_t turn = 0;; turn = 1 - turn) {
+    for (bool first = true;; first = !first) {
         const Deadline limit = Deadline::after(std::min<Clock::duration>(try_time, deadline.remaining()));
         try {
-            auto backend = std::make_shared<TcpBackend>(places[turn], secret, limit, nullptr, net::Refusal::no_longer);
-            backend->join(secret, std::chrono::ceil<Milliseconds>(limit.remaining()));
+            auto backend = std::make_shared<TcpBackend>(first ? primary : standby, secret, limit, nullptr,
+                                                        net::Refusal::no_longer);
+            backend->join(secret, std::chrono::ceil<Milliseconds>(limit.remaining()),
+                          first ? std::optional(standby) : std::nullopt);
             return backend;
         } catch (const DistError& error) {
             const bool elsewhere = error.code() == ErrorCode::network || error.code() == ErrorCode::timeout ||
@@ -385,7 +388,7 @@ TCPStore::TCPStore(TCPStoreOptions options) : host_(options.host), port_(options
     const std::string host = options.is_master ? reachable(server->address().host, host_) : host_;
     std::shared_ptr<TcpBackend> backend;
     if (other) {
-        backend = join_one_of({net::Address{host, port_}, *other}, *secret, deadline);
+        backend = join_one_of({host, port_}, *other, *secret, deadline);
     } else {
         backend = std::make_shared<TcpBackend>(net::Address{host, port_}, *secret, deadline, std::move(server));
         backend->join(*secret, std::chrono::ceil<Milliseconds>(deadline.remaining()));
