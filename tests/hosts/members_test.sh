@@ -109,7 +109,29 @@ touch "$STOP_FILE"
 expect_status 0 "the node that serves the store is cut off, and the next one is killed"
 for name in 2 3; do says $name "done as rank [01] of 2"; done
 ip link set "tv$id-1" up
-unset TUTTI_LIFELINE_TIMEOUT_MS
+
+# The node with the standby is cut off: the next one keeps it, and serves when the first is killed.
+begin
+export TUTTI_LOG_LEVEL=info
+for name in 0 1 2; do node $((name + 1)) $name $name 1:3 --standby -n 1 "$program" 100000 take; done
+until_said 2 "rank 2\] pid"
+says 1 "this node keeps the standby of the job's store, at $(address 2):$port"
+ip link set "tv$id-2" down
+until_said 2 "this node keeps the standby of the job's store, at $(address 3):$port"
+until_said 0 "goes on as rank 0 of 2"
+wait "${ids[1]}"
+[ $? = 1 ] || fail "the node with the standby, which is cut off, ends" "$work/node.1"
+unset "ids[1]"
+processes 1 | xargs kill -9
+wait "${ids[0]}"
+unset "ids[0]"
+until_said 2 "this node, 2, serves it now, at $(address 3):$port"
+until_said 2 "goes on as rank 0 of 1"
+touch "$STOP_FILE"
+expect_status 0 "the node with the standby is cut off, and then the first one is killed"
+says 2 "done as rank 0 of 1"
+ip link set "tv$id-2" up
+unset TUTTI_LIFELINE_TIMEOUT_MS TUTTI_LOG_LEVEL
 
 begin
 run 1 0 --nnodes 2 --node-rank 0 --master-addr "$master" --master-port $port sleep 2
