@@ -31,10 +31,10 @@ class Standby(CliCase):
         self.addCleanup(self.end, node)
         said.close()
 
-    def begin(self, nodes, *options, ranks=2, **more):
+    def begin(self, nodes, *options, ranks=2, least="1:", **more):
         """A job that runs, and whose store has a standby."""
         for node in reversed(range(nodes)):
-            self.start(node, f"--nnodes=1:{nodes}", f"--node-rank={node}", "--master-addr=127.0.0.1", f"--master-port={self.port}", "--standby",
+            self.start(node, f"--nnodes={least}{nodes}", f"--node-rank={node}", "--master-addr=127.0.0.1", f"--master-port={self.port}", "--standby",
                        *options, ranks=ranks, **more)
         for node in range(nodes):
             self.until(node, rf"rank {(node + 1) * ranks - 1}\] pid \d+")
@@ -128,6 +128,13 @@ class Standby(CliCase):
         self.until(1, r"(?s)starting all ranks again \(1 of 1\).*\[rank 1\] pid \d+ slot 1 rank '1' of '2'")
         self.ends_well()
         self.assertRegex(self.said(1), r"\[rank 1\] done as rank 1 of 2")
+
+    def test_the_others_end_the_job_well_also_where_all_nodes_are_needed(self):
+        self.begin(2, least="")
+        self.end(0)
+        self.until(1, r"node 0: its launcher .* was lost: .*; 1 of 2 nodes is left, and 2 are needed: another by --join is waited for, for 600 s")
+        self.until(1, "goes on as rank 1 of 2")
+        self.ends_well()
 
     def test_spares_of_the_other_node_take_the_places(self):
         self.begin(2, "--spares=2", mode=("400", "repair"))
