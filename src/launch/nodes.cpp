@@ -386,7 +386,7 @@ bool Nodes::join(Store& store, int attempt) {
     while (!wait_for(store, key, limit)) {
         if (leaving_.raised() || !form(store, attempt)) return false;
     }
-    if (hosts_) look_at_servers(store);
+    if (hosts_ || StoreHosts::are_in(store)) look_at_servers(store);
     const std::string text = store.get(key);
     if (text.empty()) {
         conclude(attempt, to_outcome(store.get(end_key(attempt))));
