@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <limits>
 #include <utility>
 
 namespace tutti::store {
@@ -125,9 +127,14 @@ bool ServerData::perform(ConnectionId from, const FrameHeader& header, const Fie
     return false;
 }
 
-const std::string* ServerData::missing(const Waiter& waiter) const {
-    const auto found = std::ranges::find_if(waiter.keys, [&](const auto& key) { return !map_.contains(key); });
-    return found == waiter.keys.end() ? nullptr : &*found;
+// While keys come one by one, each is looked for twice: as it comes, and once more at the end, as some may have been
+// deleted meanwhile.
+bool ServerData::lacks_any(Waiter& waiter) const {
+    for (std::size_t looks = waiter.keys.size(); looks > 0; --looks) {
+        if (!map_.contains(waiter.keys[waiter.missing])) return true;
+        waiter.missing = (waiter.missing + 1) % waiter.keys.size();
+    }
+    return false;
 }
 
 void ServerData::wait_for_keys(ConnectionId from, const FrameHeader& header, const Fields& keys) {
@@ -140,12 +147,10 @@ void ServerData::wait_for_keys(ConnectionId from, const FrameHeader& header, con
 }
 
 void ServerData::wait_on(Waiter waiter) {
-    if (const std::string* key = missing(waiter)) {
-        TUTTI_ASSERT(!map_.contains(*key));
-        waiters_.emplace(std::string(*key), std::move(waiter));
-    } else {
-        answer_waiter(waiter.connection, waiter.request, waiter.wants_values, waiter.keys);
-    }
+    if (!lacks_any(waiter)) return answer_waiter(waiter.connection, waiter.request, waiter.wants_values, waiter.keys);
+    Waiters& of_key = waiters_[waiter.keys[waiter.missing]];
+    of_key.push_back(std::move(waiter));
+    by_request_.emplace(std::pair(of_key.back().connection, of_key.back().request), std::prev(of_key.end()));
 }
 
 template <class Keys>
@@ -161,14 +166,33 @@ void ServerData::answer_waiter(ConnectionId to, Request request, bool wants_valu
     answer_values_.clear();  // else a later set could not write in place
 }
 
+// An answer may end a connection, whose waits are dropped then: those that are on their way here are not among them.
 void ServerData::came(std::string_view key) {
     if (waiters_.empty() || !map_.contains(key)) return;
-    const auto [first, last] = waiters_.equal_range(std::string(key));
-    std::vector<Waiter> woken;
-    for (auto at = first; at != last; ++at) woken.push_back(std::move(at->second));
-    waiters_.erase(first, last);
-    TUTTI_ASSERT(waiters_.count(std::string(key)) == 0);
-    for (auto& waiter : woken) wait_on(std::move(waiter));
+    const auto found = waiters_.find(std::string(key));
+    if (found == waiters_.end()) return;
+    Waiters woken = std::move(found->second);
+    waiters_.erase(found);
+    for (auto waiter = woken.begin(); waiter != woken.end(); ++waiter) forget_request(waiter);
+    for (Waiter& waiter : woken) wait_on(std::move(waiter));
+}
+
+void ServerData::forget_request(Waiters::iterator waiter) {
+    const auto [first, last] = by_request_.equal_range({waiter->connection, waiter->request});
+    const auto found = std::find_if(first, last, [&](const auto& entry) { return entry.second == waiter; });
+    TUTTI_ASSERT(found != last);
+    by_request_.erase(found);
+}
+
+template <class Range>
+void ServerData::drop_waits_in(Range range) {
+    for (auto at = range.first; at != range.second; ++at) {
+        const auto of_key = waiters_.find(at->second->keys[at->second->missing]);
+        TUTTI_ASSERT(of_key != waiters_.end());
+        of_key->second.erase(at->second);
+        if (of_key->second.empty()) waiters_.erase(of_key);
+    }
+    by_request_.erase(range.first, range.second);
 }
 
 void ServerData::welcome(ConnectionId worker, Request request) {
@@ -190,9 +214,7 @@ void ServerData::worker_came() {
 }
 
 void ServerData::cancel(ConnectionId from, std::uint64_t request) {
-    std::erase_if(waiters_, [&](const auto& entry) {
-        return entry.second.connection == from && entry.second.request == request;
-    });
+    drop_waits_in(by_request_.equal_range({from, request}));
     std::erase_if(worker_waiters_, [&](const auto& w) { return w.connection == from && w.request == request; });
 }
 
@@ -205,7 +227,8 @@ void ServerData::set_will(ConnectionId from, std::string_view key, std::string_v
 }
 
 void ServerData::drop_waits(ConnectionId connection) {
-    std::erase_if(waiters_, [&](const auto& entry) { return entry.second.connection == connection; });
+    constexpr Request last = std::numeric_limits<Request>::max();
+    drop_waits_in(std::pair(by_request_.lower_bound({connection, 0}), by_request_.upper_bound({connection, last})));
     std::erase_if(worker_waiters_, [&](const auto& waiter) { return waiter.connection == connection; });
 }
 

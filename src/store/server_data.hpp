@@ -10,10 +10,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <list>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace tutti::store {
@@ -43,7 +46,8 @@ class ServerData {
     void forget(ConnectionId connection);
     /// Drops the connection's pending waits alone.
     void drop_waits(ConnectionId connection);
-    std::size_t waiting() const noexcept { return waiters_.size(); }
+    /// The number of requests that wait for keys.
+    std::size_t waiting() const noexcept { return by_request_.size(); }
 
     /// Workers are told their connection's number, too.
     void name_workers() { names_workers_ = true; }
@@ -56,17 +60,22 @@ class ServerData {
     using Request = std::uint64_t;
     struct Waiter {
         ConnectionId connection;
-        std::uint64_t request;
+        Request request;
         bool wants_values;
         std::vector<std::string> keys;
+        std::size_t missing = 0;  // of keys: the one under which it is listed
     };
+    using Waiters = std::list<Waiter>;
 
     bool perform(ConnectionId from, const FrameHeader& header, const Fields& fields);
     void set_all(const Fields& fields);
     void wait_for_keys(ConnectionId from, const FrameHeader& header, const Fields& keys);
     void wait_on(Waiter waiter);
-    /// Answers the waiter if all its keys exist; else returns the first missing key.
-    const std::string* missing(const Waiter& waiter) const;
+    /// Whether a key is missing: then Waiter::missing is the next one from where it was.
+    bool lacks_any(Waiter& waiter) const;
+    void forget_request(Waiters::iterator waiter);
+    template <class Range>
+    void drop_waits_in(Range range);
     template <class Keys>
     void answer_waiter(ConnectionId to, Request request, bool wants_values, const Keys& keys);
     void came(std::string_view key);
@@ -90,7 +99,8 @@ class ServerData {
     std::vector<Value> answer_values_;
     std::vector<Field> answer_fields_;
     /// Each waiter is listed under one key that is missing; when this key is set, under the next missing one.
-    std::unordered_multimap<std::string, Waiter> waiters_;
+    std::unordered_map<std::string, Waiters> waiters_;
+    std::multimap<std::pair<ConnectionId, Request>, Waiters::iterator> by_request_;
     std::uint64_t workers_ = 0;
     bool names_workers_ = false;
     struct WorkerWaiter {

@@ -89,5 +89,50 @@ TEST(ServerData, forgets_waiters_whose_connection_is_gone_or_who_cancelled) {
     EXPECT_EQ(data.waiting(), 0U);
 }
 
+std::string body_of(const std::vector<std::string>& fields) {
+    std::string body;
+    for (const std::string& field : fields) {
+        const auto size = store::encode_number(field.size());
+        body.append(size.data(), size.size()).append(field);
+    }
+    return body;
+}
+
+TEST(ServerData, answers_who_waits_for_several_keys_once_all_are_there_at_one_time) {
+    std::vector<store::ConnectionId> answered;
+    store::ServerData data([&](auto to, auto, auto, auto) { answered.push_back(to); });
+    std::uint64_t request = 0;
+    const auto ask = [&](store::ConnectionId from, store::Op op, const std::vector<std::string>& fields) {
+        const std::string body = body_of(fields);
+        EXPECT_TRUE(data.handle(from, {op, ++request, body.size()}, body));
+    };
+    const auto set = [&](const std::string& key) { ask(9, store::Op::post, {key, "value"}); };
+    ask(1, store::Op::get, {"a", "b", "c", "a"});
+    set("a");
+    set("c");
+    ask(8, store::Op::delete_key, {"a"});
+    set("b");
+    EXPECT_EQ(answered, (std::vector<store::ConnectionId>{8})) << "a has gone again";
+    set("a");
+    EXPECT_EQ(answered, (std::vector<store::ConnectionId>{8, 1}));
+    EXPECT_EQ(data.waiting(), 0U);
+}
+
+TEST(ServerData, forgets_one_of_many_who_wait_for_one_key) {
+    std::vector<store::ConnectionId> answered;
+    store::ServerData data([&](auto to, auto, auto, auto) { answered.push_back(to); });
+    const std::string key = body_of({"k"}), other = body_of({"other"}), set = body_of({"k", "value"});
+    for (store::ConnectionId client = 0; client < 5; ++client) {
+        data.handle(client, {store::Op::wait, 1, key.size()}, key);
+        data.handle(client, {store::Op::wait, 2, other.size()}, other);
+    }
+    data.handle(1, {store::Op::cancel, 1, 0}, "");
+    data.drop_waits(3);
+    EXPECT_EQ(data.waiting(), 7U);
+    data.handle(9, {store::Op::post, 1, set.size()}, set);
+    EXPECT_EQ(answered, (std::vector<store::ConnectionId>{0, 2, 4}));
+    EXPECT_EQ(data.waiting(), 4U);
+}
+
 }  // namespace
 }  // namespace tutti
