@@ -57,7 +57,7 @@ class Tree {
     /// The rank has said goodbye. `told`: it had heard of the world's end before, and told its neighbours.
     void note_goodbye(int rank, bool told) {
         gone_[static_cast<std::size_t>(rank)] = true;
-        told_[static_cast<std::size_t>(rank)] = told;
+        gone_untold_[static_cast<std::size_t>(rank)] = !told && rank != rank_;
     }
     bool is_gone(int rank) const { return gone_[static_cast<std::size_t>(rank)]; }
     std::vector<int> neighbours_of(int rank) const { return rendezvous::neighbours_of(rank, gone_); }
@@ -76,7 +76,8 @@ class Tree {
     int rank_;
     LineId next_ = 1;
     std::map<LineId, Lifeline> lines_;
-    std::vector<bool> gone_, told_;
+    std::vector<bool> gone_;
+    std::vector<bool> gone_untold_;  // of the others, before they had heard of the world's end
     std::set<int> awaited_;  // children that have not connected yet
 };
 

@@ -25,6 +25,33 @@ TEST(Trees, lead_to_the_nearest_ancestor_that_is_not_gone) {
     EXPECT_EQ(neighbours_of(1, gone), (std::vector<int>{2, 4}));
 }
 
+TEST(Trees, give_each_rank_the_neighbours_whose_parent_it_is) {
+    std::mt19937 random(4711);
+    for (int round = 0; round < 3000; ++round) {
+        const int size = 1 + static_cast<int>(random() % 70);
+        std::vector<bool> gone(static_cast<std::size_t>(size));
+        const auto often = 1 + random() % 8;
+        for (int rank = 0; rank < size; ++rank) gone[static_cast<std::size_t>(rank)] = random() % often == 0;
+        const int rank = static_cast<int>(random() % static_cast<unsigned>(size));
+        std::vector<int> expected;
+        if (const int parent = parent_of(rank, gone); parent >= 0) expected.push_back(parent);
+        for (int other = 0; other < size; ++other) {
+            if (other != rank && !gone[static_cast<std::size_t>(other)] && parent_of(other, gone) == rank)
+                expected.push_back(other);
+        }
+        EXPECT_EQ(neighbours_of(rank, gone), expected) << "rank " << rank << " of " << size;
+    }
+}
+
+TEST(Trees, offer_each_lower_rank_once_as_a_parent_and_ancestors_first) {
+    Tree tree(13, 16);
+    EXPECT_EQ(tree.possible_parents(), (std::vector<int>{12, 8, 0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11}));
+    tree.note_goodbye(8, false);
+    tree.note_goodbye(3, false);
+    EXPECT_EQ(tree.possible_parents(), (std::vector<int>{12, 0, 1, 2, 4, 5, 6, 7, 9, 10, 11}));
+    EXPECT_TRUE(Tree(0, 16).possible_parents().empty());
+}
+
 // News go around silent ranks as in a membership: a rank that finds one turns to its neighbours.
 TEST(Trees, reach_every_rank_around_any_that_are_silent) {
     std::mt19937 random(4711);
