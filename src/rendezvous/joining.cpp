@@ -20,6 +20,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -47,6 +50,18 @@ void compare_encryption(const std::vector<Card>& cards) {
                     first.tls ? "on" : "off", process_of(first), other->tls ? "on" : "off", rank, process_of(*other))};
 }
 
+// The ranks of a world that are threads of one process have the same cards, which grow with the world.
+std::shared_ptr<const std::vector<Card>> shared(std::uint64_t world, std::vector<Card> cards) {
+    static std::mutex mutex;
+    static auto& known = *new std::map<std::uint64_t, std::weak_ptr<const std::vector<Card>>>;
+    const std::lock_guard lock(mutex);
+    std::erase_if(known, [](const auto& entry) { return entry.second.expired(); });
+    auto& place = known[world];
+    auto common = place.lock();
+    if (!common) place = common = std::make_shared<const std::vector<Card>>(std::move(cards));
+    return common;
+}
+
 }  // namespace
 
 Roster Joining::run() {
@@ -58,14 +73,14 @@ Roster Joining::run() {
     if (options_.on_decision) options_.on_decision(table.decision);
     const auto configured = security::Secret::from_environment();
     Roster roster{.rank = options_.rank,
-                  .cards = std::move(table.cards),
+                  .cards = shared(table.world, std::move(table.cards)),
                   .decision = std::move(table.decision),
                   .world = table.world,
                   .secret = configured ? configured->derive(fmt::format("world {}", table.world))
                                        : security::Secret::from_text(table.secret)};
     TUTTI_ASSERT(roster.has(options_.rank) && roster.own().process == ::getpid());
     const auto sees_this_process = [&](const Card& other) { return are_near(other, roster.own()); };
-    if (std::ranges::all_of(roster.cards, sees_this_process)) endpoint_.end_pulse();
+    if (std::ranges::all_of(*roster.cards, sees_this_process)) endpoint_.end_pulse();
     return roster;
 }
 

@@ -14,6 +14,7 @@
 #include <array>
 #include <csignal>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -27,13 +28,14 @@ using How = LineEnd::How;
 
 // Seen by rank 0; rank 1 is process `process`, on this host or another.
 Roster with(int process, bool near) {
-    Roster roster{0, std::vector<Card>(2), {}, 7, security::Secret::from_text("secret")};
-    roster.cards[0].host_key = "a/1/1/0";
-    roster.cards[0].process = ::getpid();
-    roster.cards[1].host_key = near ? "a/1/1/0" : "b/1/1/0";
-    roster.cards[1].process = process;
-    roster.cards[1].pulse_port = 9;
-    return roster;
+    std::vector<Card> cards(2);
+    cards[0].host_key = "a/1/1/0";
+    cards[0].process = ::getpid();
+    cards[1].host_key = near ? "a/1/1/0" : "b/1/1/0";
+    cards[1].process = process;
+    cards[1].pulse_port = 9;
+    return {
+        0, std::make_shared<const std::vector<Card>>(std::move(cards)), {}, 7, security::Secret::from_text("secret")};
 }
 
 std::pair<UniqueFd, UniqueFd> unix_pair() {

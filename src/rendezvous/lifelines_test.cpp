@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,11 +25,13 @@ class RankFour : public testing::Test {
  protected:
     explicit RankFour(const std::vector<std::string>& hosts = std::vector<std::string>(8, "here"))
         : roster_{4, {}, {}, 1, security::Secret::from_text("secret")} {
+        std::vector<Card> cards;
         for (const std::string& host : hosts) {
-            Card& card = roster_.cards.emplace_back();
+            Card& card = cards.emplace_back();
             card.host_key = card.host_name = host;
-            card.process = 100 + roster_.size();
+            card.process = 100 + static_cast<int>(cards.size());
         }
+        roster_.cards = std::make_shared<const std::vector<Card>>(std::move(cards));
         lines_.emplace(roster_, LifelineOptions{13s, [this](int rank) { return rank == stopped_; }});
         parent_ = lines_->attach(0, Role::parent, true, now_);
         five_ = lines_->attach(5, Role::child, false, now_);

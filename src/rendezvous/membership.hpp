@@ -55,7 +55,7 @@ class Membership {
     Membership(const Membership&) = delete;
     Membership& operator=(const Membership&) = delete;
 
-    const std::vector<Card>& cards() const noexcept { return roster_.cards; }
+    const std::vector<Card>& cards() const noexcept { return *roster_.cards; }
     /// Rank 0's decision; empty without MembershipOptions::decide.
     const std::string& decision() const noexcept { return roster_.decision; }
     /// Unique to this world, equal on all ranks.

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <future>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,7 +24,7 @@ namespace {
 using namespace std::chrono_literals;
 
 Roster of(int rank, const Card& card) {
-    return {rank, {card, card}, {}, 7, security::Secret::from_text("secret")};
+    return {rank, std::make_shared<const std::vector<Card>>(2, card), {}, 7, security::Secret::from_text("secret")};
 }
 
 Card card_of(const Endpoint& endpoint) {
@@ -129,7 +130,9 @@ TEST_F(Receptions, close_a_connection_that_comes_to_the_wrong_endpoint) {
 }
 
 TEST_F(Receptions, believe_no_process_that_it_is_another) {
-    zero_->cards[1].process = ::getppid();
+    std::vector<Card> cards = *zero_->cards;
+    cards[1].process = ::getppid();
+    zero_->cards = std::make_shared<const std::vector<Card>>(std::move(cards));
     const UniqueFd fd = Dialer(*one_).attach_unseen(0);
     ASSERT_TRUE(fd);
     EXPECT_FALSE(next(100ms));

@@ -14,8 +14,8 @@ bool Roster::encrypts(int other) const {
 }
 
 bool Roster::is_of_one_network() const {
-    const std::string first = network_of(cards.front().host_key);
-    return std::ranges::all_of(cards, [&](const Card& card) { return network_of(card.host_key) == first; });
+    const std::string first = network_of(cards->front().host_key);
+    return std::ranges::all_of(*cards, [&](const Card& card) { return network_of(card.host_key) == first; });
 }
 
 std::string Roster::tls_identity(int from, int to) const {

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,15 +17,15 @@
 namespace tutti::rendezvous {
 
 struct Roster {
-    int rank = 0;  ///< this rank
-    std::vector<Card> cards;
-    std::string decision;     ///< rank 0's, see MembershipOptions::decide
-    std::uint64_t world = 0;  ///< unique to this world, equal on all ranks
+    int rank = 0;                                    ///< this rank
+    std::shared_ptr<const std::vector<Card>> cards;  ///< by rank; the ranks of a process share them
+    std::string decision;                            ///< rank 0's, see MembershipOptions::decide
+    std::uint64_t world = 0;                         ///< unique to this world, equal on all ranks
     security::Secret secret;
 
-    int size() const noexcept { return static_cast<int>(cards.size()); }
+    int size() const noexcept { return static_cast<int>(cards->size()); }
     bool has(int other) const noexcept { return other >= 0 && other < size(); }
-    const Card& card(int other) const { return cards[static_cast<std::size_t>(other)]; }
+    const Card& card(int other) const { return (*cards)[static_cast<std::size_t>(other)]; }
     const Card& own() const { return card(rank); }
     /// Whether the rank is on this rank's host, see rendezvous::are_near().
     bool is_near(int other) const { return are_near(card(other), own()); }

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti::rendezvous {
@@ -11,21 +13,27 @@ namespace {
 
 // A rank's host key is boot/memory/network/user.
 Roster of(int rank, const std::vector<std::string>& host_keys, bool tls = false) {
-    Roster roster{rank, {}, {}, 0xabc, security::Secret::from_text("secret")};
+    std::vector<Card> cards;
     for (const std::string& key : host_keys) {
-        Card& card = roster.cards.emplace_back();
+        Card& card = cards.emplace_back();
         card.host_key = key;
-        card.process = 100 + roster.size();
+        card.process = 100 + static_cast<int>(cards.size());
         card.tls = tls;
     }
-    return roster;
+    return {rank,
+            std::make_shared<const std::vector<Card>>(std::move(cards)),
+            {},
+            0xabc,
+            security::Secret::from_text("secret")};
 }
 
 TEST(Rosters, know_which_processes_this_rank_can_watch) {
     Roster roster = of(0, {"a/1/1/0", "a/1/1/0", "b/1/1/0"});
     EXPECT_TRUE(roster.can_watch(1));
     EXPECT_FALSE(roster.can_watch(2));
-    roster.cards[1].process = roster.own().process;
+    std::vector<Card> cards = *roster.cards;
+    cards[1].process = roster.own().process;
+    roster.cards = std::make_shared<const std::vector<Card>>(std::move(cards));
     EXPECT_TRUE(roster.is_near(1));
     EXPECT_FALSE(roster.can_watch(1)) << "it is this process";
     EXPECT_FALSE(roster.has(3) || roster.has(-1));

@@ -43,6 +43,27 @@ TEST(Table, comes_back_as_it_was) {
     EXPECT_EQ(decode_card(encode(a_card()), 1).local_endpoint, "door");
 }
 
+TEST(Table, says_once_what_the_cards_of_a_host_share) {
+    const auto bytes_of = [](int ranks) {
+        Table table = a_table();
+        table.cards.clear();
+        for (int rank = 0; rank < ranks; ++rank) {
+            Card card = a_card();
+            card.host_name = card.host_key = std::string(100, rank % 2 == 0 ? 'a' : 'b');
+            card.process = 1000 + rank;
+            table.cards.push_back(card);
+        }
+        const std::string bytes = encode(table);
+        const Table back = decode_table(bytes, ranks);
+        for (std::size_t rank = 0; rank < table.cards.size(); ++rank) {
+            EXPECT_EQ(back.cards[rank].host_key, table.cards[rank].host_key);
+            EXPECT_EQ(back.cards[rank].process, table.cards[rank].process);
+        }
+        return bytes.size();
+    };
+    EXPECT_LT(bytes_of(1000), bytes_of(500) + 500 * 40);
+}
+
 // Other processes of the job may be of another build of the same version.
 TEST(Table, has_cards_with_the_field_names_of_their_first_version) {
     Card card = a_card();

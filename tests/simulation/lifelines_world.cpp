@@ -75,8 +75,9 @@ LifelinesWorld::LifelinesWorld(std::uint64_t seed) : chance_(seed) {
         card.host_key = card.host_name = fmt::format("host{}", below(chance_, hosts));
         card.process = 1000 + rank;
     }
+    const auto all = std::make_shared<const std::vector<Card>>(std::move(cards));
     for (int rank = 0; rank < size; ++rank)
-        ranks_.push_back(std::make_unique<Rank>(Roster{rank, cards, {}, seed, secret}));
+        ranks_.push_back(std::make_unique<Rank>(Roster{rank, all, {}, seed, secret}));
     for (int rank = 0; rank < size; ++rank)
         at(now_ + microseconds(below(chance_, microseconds(arrivals_within).count())),
            [this, rank] { come(this->rank(rank)); });
