@@ -5,6 +5,7 @@
 #include "api/arguments.hpp"
 #include "core/assert.hpp"
 #include "core/hash.hpp"
+#include "core/rank_list.hpp"
 #include "core/settings.hpp"
 #include "core/text.hpp"
 #include "group/group.hpp"
@@ -124,9 +125,23 @@ std::uint64_t next_number(const World& world, const Ranks& ranks) {
     return numbers[{{world.id(), world.rank()}, ranks}]++;
 }
 
+// A group in the store's keys, and in messages: each member writes them, so they are short for long lists.
+struct NamesOfGroup {
+    std::string key, words, about;
+    static NamesOfGroup of(const Ranks& ranks) {
+        constexpr std::size_t most = 16;
+        if (ranks.size() <= most) {
+            const std::string list = fmt::format("[{}]", fmt::join(ranks, ", "));
+            return {fmt::format("{}", fmt::join(ranks, ",")), list, "ranks " + list};
+        }
+        const std::string list = rank_list(ranks);
+        return {fmt::format("{}:{:016x}", ranks.size(), api::digest(ranks, fnv1a_basis)), list, list};
+    }
+};
+
 // The lowest takes the place, and no rank goes on before all members have come: the others of the world do not come.
 GroupPlace meet_members(World& world, const Ranks& ranks, milliseconds timeout) {
-    const std::string list = fmt::format("[{}]", fmt::join(ranks, ", "));
+    const NamesOfGroup names = NamesOfGroup::of(ranks);
     TUTTI_ASSERT(!ranks.empty());
     const auto own = static_cast<int>(std::ranges::find(ranks, world.rank()) - ranks.begin());
     TUTTI_ASSERT(own >= 0 && static_cast<std::size_t>(own) < ranks.size());
@@ -137,13 +152,13 @@ GroupPlace meet_members(World& world, const Ranks& ranks, milliseconds timeout) 
         card = fmt::format("{} {}", place.index, place.offset);
     }
     const Met met = meet({.place = PrefixStore("group/" + world.name() + "/meetings", world.setup().store),
-                          .name = fmt::format("{}#{}", fmt::join(ranks, ","), next_number(world, ranks)),
+                          .name = fmt::format("{}#{}", names.key, next_number(world, ranks)),
                           .rank = own,
                           .size = static_cast<int>(ranks.size()),
                           .timeout = timeout,
-                          .words = "makes the group of " + list,
+                          .words = "makes the group of " + names.words,
                           .operation = "new_group",
-                          .about = "of ranks " + list,
+                          .about = "of " + names.about,
                           .once = true,
                           .members = ranks},
                          card);

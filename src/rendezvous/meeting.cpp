@@ -36,7 +36,8 @@ Meeting::Meeting(MeetingTerms terms, Caller caller, Surroundings surroundings)
       caller_(std::move(caller)),
       surroundings_(std::move(surroundings)),
       sentences_(*caller_.sentences),
-      deadline_(Deadline::after(terms_.timeout)) {
+      deadline_(Deadline::after(terms_.timeout)),
+      next_circle_(Deadline::after(time_of_looks())) {
     TUTTI_ASSERT(surroundings_.has_ended && surroundings_.random);
     TUTTI_ASSERT(!terms_.name.empty());
     if (terms_.once) id_ = terms_.name;
@@ -51,6 +52,13 @@ int Meeting::number_of(int rank) const {
 Milliseconds Meeting::left() const {
     constexpr Milliseconds most = std::chrono::hours(24);
     return std::min(most, std::chrono::ceil<Milliseconds>(std::min<Clock::duration>(deadline_.remaining(), most)));
+}
+
+// For a request that waits, before this rank looks at something else.
+Milliseconds Meeting::patience(Milliseconds most) const {
+    if (terms_.check) return std::min(left(), short_look);
+    const auto until_circle = std::chrono::ceil<Milliseconds>(next_circle_.remaining());
+    return std::min(left(), terms_.members.empty() ? most : std::min(most, std::max(until_circle, short_look)));
 }
 
 Milliseconds Meeting::limit() const {
@@ -320,8 +328,9 @@ Meeting::Outcome Meeting::conclude() const {
 StoreTalk<Meeting::Outcome> Meeting::take_cards() {
     std::vector<std::string> keys;
     for (const int rank : missing_) keys.push_back(card_key(rank));
-    const StoreAnswer come = co_await ask::await(keys, std::min(left(), must_look() ? short_look : long_look));
-    for (std::size_t i = 0, at = 0; i < keys.size(); ++i) {
+    const StoreAnswer come = co_await ask::await(keys, patience(long_look));
+    std::vector<int> still_missing;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
         std::string card;
         if (come.is_there()) {
             card = come.values[i];
@@ -329,15 +338,16 @@ StoreTalk<Meeting::Outcome> Meeting::take_cards() {
             const StoreAnswer one = co_await ask::read(keys[i]);
             if (one.is_there()) card = one.value();
         }
+        const int rank = missing_[i];
         if (card.empty()) {
-            ++at;
+            still_missing.push_back(rank);
             continue;
         }
-        if (is_no_card(card)) co_return co_await hear_why(missing_[at]);
-        Outcome trouble = take(missing_[at], card);
+        if (is_no_card(card)) co_return co_await hear_why(rank);
+        Outcome trouble = take(rank, card);
         if (trouble.kind != Outcome::none) co_return trouble;
-        missing_.erase(missing_.begin() + static_cast<std::ptrdiff_t>(at));
     }
+    missing_ = std::move(still_missing);
     co_return dead_one();
 }
 
@@ -383,8 +393,8 @@ StoreTalk<Meeting::Outcome> Meeting::await_outcome() {
     const Milliseconds grace = time_for_rank_0 + std::min(Milliseconds(terms_.rank), most_time_for_lower_ranks);
     for (;;) {
         const bool is_late = deadline_.expired();
-        const Milliseconds patience = is_late ? grace : must_look() ? std::min(left(), short_look) : left();
-        const StoreAnswer stands = co_await ask::await(outcome_key(), patience);
+        const Milliseconds wait = is_late ? grace : patience(left());
+        const StoreAnswer stands = co_await ask::await(outcome_key(), wait);
         if (stands.is_there()) co_return outcome_in(stands.value());
         if (is_late) co_return co_await give_up();
         const Outcome absent = checked();

@@ -121,8 +121,9 @@ class Meeting {
     Outcome dead_one() const;
     Outcome checked() const;
     Outcome conclude() const;
-    bool must_look() const { return terms_.check || !terms_.members.empty(); }
     Milliseconds left() const;
+    Milliseconds patience(Milliseconds most) const;
+    Milliseconds time_of_looks() const;
 
     const MeetingTerms terms_;
     const Caller caller_;
@@ -137,7 +138,7 @@ class Meeting {
     std::string noted_;                      // the attempt that this rank's note on the board is about; empty: none
     std::string process_before_;
     Milliseconds between_circles_{0};  // the pause between two searches for a circle
-    Deadline next_circle_ = Deadline::after(between_circles_);
+    Deadline next_circle_;
     bool entered_ = false, settled_ = false;
     bool is_ending_ = false;  // this rank's last messages get little time
 };
