@@ -11,15 +11,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <unordered_map>
 #include <utility>
 
 namespace tutti::detail {
 namespace {
-
-int index_of(const std::vector<int>& list, int value) {
-    const auto found = std::ranges::find(list, value);
-    return found == list.end() ? -1 : static_cast<int>(found - list.begin());
-}
 
 std::string verdict_prefix(const World& world, std::uint32_t index) {
     const std::string own = index == 0 ? "" : fmt::format("/{}", index);
@@ -124,12 +120,12 @@ algorithm::Layout Group::layout_of(World& world, const Ranks& ranks) {
     algorithm::Layout layout = world.layout();
     if (ranks.are_all()) return layout;
     // Numbers the hosts anew, in the order of the group's ranks.
-    std::vector<int> hosts;
+    std::unordered_map<int, int> hosts;
     layout.host_of.clear();
     for (const int r : ranks.in_world()) {
-        const int host = world.layout().host_of[static_cast<std::size_t>(r)];
-        if (index_of(hosts, host) < 0) hosts.push_back(host);
-        layout.host_of.push_back(index_of(hosts, host));
+        const int next = static_cast<int>(hosts.size());
+        layout.host_of.push_back(
+            hosts.emplace(world.layout().host_of[static_cast<std::size_t>(r)], next).first->second);
     }
     layout.slot_bytes = transport::ArenaLayout::of(1, layout.size()).slot_bytes;
     layout.machines = world.machines_of(ranks.in_world());

@@ -28,6 +28,9 @@ using transport::ArenaLayout;
 
 // The interval at which a rank that waits for its neighbours looks whether they still come.
 constexpr std::chrono::milliseconds neighbours_patience{5};
+/// More ranks than a host has. The rings between all ranks of a large world would fill a process's addresses: of such a
+/// world the ranks of each host share memory once they know that they are there.
+constexpr int most_of_offer = 1024;
 
 std::string door_of(const rendezvous::Membership& membership, const std::string& what, int first) {
     TUTTI_ASSERT(first >= 0);
@@ -60,9 +63,10 @@ std::string HostSharing::prepare() {
     if (size_ == 1) return {};
     if (transport_ == TransportKind::tcp) return "its transport is tcp";
     try {
-        auto arena = Arena::create_shared(ArenaLayout::of(size_, size_));
+        const int ranks = std::min(size_, most_of_offer);
+        auto arena = Arena::create_shared(ArenaLayout::of(ranks, size_));
         TUTTI_ASSERT(arena != nullptr);
-        if (rank_ == 0) arena_ = std::move(arena);
+        if (rank_ == 0 && ranks == size_) arena_ = std::move(arena);
         return {};
     } catch (const DistBackendError& error) {
         return error.what();

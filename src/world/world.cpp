@@ -26,6 +26,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 
 namespace tutti::detail {
 
@@ -79,16 +82,15 @@ void check(const ProcessGroupOptions& o) {
 algorithm::Layout layout_of(const std::vector<rendezvous::Card>& cards, TransportKind kind, const std::string& group) {
     algorithm::Layout layout;
     TUTTI_ASSERT(!cards.empty());
-    std::vector<std::string> keys;
+    std::unordered_map<std::string_view, int> hosts;
     for (std::size_t r = 0; r < cards.size(); ++r) {
-        const std::string key = kind == TransportKind::tcp ? std::to_string(r) : cards[r].host_key;
-        const auto found = std::ranges::find(keys, key);
-        layout.host_of.push_back(static_cast<int>(found - keys.begin()));
-        if (found == keys.end()) keys.push_back(key);
+        const int next = static_cast<int>(hosts.size());
+        const bool is_alone = kind == TransportKind::tcp;
+        layout.host_of.push_back(is_alone ? static_cast<int>(r) : hosts.emplace(cards[r].host_key, next).first->second);
     }
-    if (kind == TransportKind::shm && keys.size() > 1) {
+    if (kind == TransportKind::shm && hosts.size() > 1) {
         throw InvalidArgument(
-            fmt::format("transport shm: the ranks of group \"{}\" are on {} hosts: expected one", group, keys.size()));
+            fmt::format("transport shm: the ranks of group \"{}\" are on {} hosts: expected one", group, hosts.size()));
     }
     TUTTI_ASSERT(layout.size() == static_cast<int>(cards.size()));
     layout.shared_memory = kind != TransportKind::tcp;
@@ -294,11 +296,8 @@ void World::take_tuning(const std::string& decision) {
 
 int World::machines_of(const std::vector<int>& ranks) const {
     TUTTI_ASSERT(membership_ != nullptr);
-    std::vector<std::string_view> machines;
-    for (const int r : ranks) {
-        const std::string& key = membership_->cards()[static_cast<std::size_t>(r)].host_key;
-        if (std::ranges::find(machines, key) == machines.end()) machines.push_back(key);
-    }
+    std::unordered_set<std::string_view> machines;
+    for (const int r : ranks) machines.insert(membership_->cards()[static_cast<std::size_t>(r)].host_key);
     TUTTI_ASSERT(machines.size() <= ranks.size());
     return static_cast<int>(machines.size());
 }
