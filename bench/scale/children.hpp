@@ -62,9 +62,14 @@ class Child {
         ::waitpid(std::exchange(pid_, 0), &status, 0);
         return WIFEXITED(status) && WEXITSTATUS(status) == 0;
     }
-    bool has_ended() const {
+    /// Throws std::runtime_error if it has ended, and not well.
+    void check() const {
         siginfo_t info{};
-        return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+        if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
+            return;
+        if (info.si_code == CLD_EXITED && info.si_status == 0) return;
+        throw std::runtime_error("a process of the bench has ended with " + std::to_string(info.si_status) +
+                                 ", see above");
     }
 
  private:
@@ -135,9 +140,7 @@ class Gates {
     static std::size_t index(int gate) { return static_cast<std::size_t>(gate); }
     static void await(const std::atomic<int>& count, int threads, const std::vector<const Child*>& children) {
         while (count < threads) {
-            for (const Child* child : children) {
-                if (child->has_ended()) throw std::runtime_error("a process of the bench has ended: see above");
-            }
+            for (const Child* child : children) child->check();
             std::this_thread::sleep_for(std::chrono::milliseconds(2));
         }
     }

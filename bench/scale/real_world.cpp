@@ -18,6 +18,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr int ranks_of_process = 250;  // each has up to 40 descriptors
+
 enum Gate { joining, of_all, of_half, of_members, ending };
 enum Number { port, requests, requests_of_rank_0, bytes_given, bytes_got };
 
@@ -164,24 +166,30 @@ void measure(const Plan& plan, WorldFigures& figures) {
         std::this_thread::sleep_for(1h);  // it is killed
     });
     while (gates.number(port) == 0) std::this_thread::sleep_for(1ms);
-    Child threads([&] { run_ranks(plan, 0, plan.ranks - 1, gates); });
+    std::vector<Child> processes;
+    for (int first = 0; first < plan.ranks - 1; first += ranks_of_process) {
+        const int end = std::min(plan.ranks - 1, first + ranks_of_process);
+        processes.emplace_back([&, first, end] { run_ranks(plan, first, end, gates); });
+    }
     Child last([&] { run_ranks(plan, plan.ranks - 1, plan.ranks, gates); });
-    const std::vector<const Child*> children{&server, &threads, &last};
+    std::vector<const Child*> survivors{&server}, children{&server, &last};
+    for (const Child& process : processes) survivors.push_back(&process), children.push_back(&process);
     gates.await_all(joining, plan.ranks, children);
-    const Use before = Use::of(threads.pid());
+    const Use before = Use::of(processes.front().pid());
     std::int64_t begin = gates.open(joining, plan.ranks);
     figures.join_s = gates.await_done(joining, plan.ranks, begin, children) * 1e-3;
     gates.await_all(of_all, plan.ranks, children);
-    const Use after = Use::of(threads.pid());
+    const Use after = Use::of(processes.front().pid());
     const double ranks = plan.ranks;
     figures.requests = static_cast<double>(gates.number(requests)) / ranks;
     figures.requests_of_rank_0 = static_cast<double>(gates.number(requests_of_rank_0));
     figures.bytes_given = static_cast<double>(gates.number(bytes_given)) / ranks;
     figures.bytes_got = static_cast<double>(gates.number(bytes_got)) / ranks;
-    figures.private_kib = (after.private_kib - before.private_kib) / (ranks - 1);
-    figures.shared_kib = (after.shared_kib - before.shared_kib) / (ranks - 1);
-    figures.descriptors = (after.descriptors - before.descriptors) / (ranks - 1);
-    figures.threads = (after.threads - before.threads) / (ranks - 1) + 1;
+    const double of_first = std::min(plan.ranks - 1, ranks_of_process);
+    figures.private_kib = (after.private_kib - before.private_kib) / of_first;
+    figures.shared_kib = (after.shared_kib - before.shared_kib) / of_first;
+    figures.descriptors = (after.descriptors - before.descriptors) / of_first;
+    figures.threads = (after.threads - before.threads) / of_first + 1;
     const auto time_of = [&](Gate gate) {
         gates.await_all(gate, plan.ranks, children);
         begin = gates.open(gate, plan.ranks);
@@ -196,11 +204,13 @@ void measure(const Plan& plan, WorldFigures& figures) {
         std::this_thread::sleep_for(500ms);  // until all wait for it
         begin = now_ns();
         (void)last.end(SIGKILL);
-        figures.verdict_ms = gates.await_done(ending, plan.ranks - 1, begin, {&server, &threads});
+        figures.verdict_ms = gates.await_done(ending, plan.ranks - 1, begin, survivors);
         return;
     }
     figures.leave_ms = gates.await_done(ending, plan.ranks, begin, {&server});
-    if (!threads.end() || !last.end()) throw std::runtime_error("a process of the bench failed: see above");
+    bool well = last.end();
+    for (Child& process : processes) well &= process.end();
+    if (!well) throw std::runtime_error("a process of the bench failed: see above");
 }
 
 }  // namespace

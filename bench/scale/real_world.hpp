@@ -1,5 +1,5 @@
-// What a world of many ranks costs on this machine: all ranks but the last are threads of one process, the last is a
-// process of its own, and a third serves their store.
+// What a world of many ranks costs on this machine: the ranks are threads of a few processes, the last is a process of
+// its own, and another one serves their store.
 //
 // Threads: one; it forks, so no other may run.
 #pragma once

@@ -124,8 +124,9 @@ struct Part {
 
 std::vector<Part> parts() {
     using Kind = SimulatedMeeting::Kind;
-    return {{"world", {10, 30, 100, 300, 1000}, [](int n) { return world(n, tutti::TransportKind::automatic); }},
-            {"world_tcp", {10, 30, 100, 300}, [](int n) { return world(n, tutti::TransportKind::tcp); }},
+    // As many ranks as one host may have, which share memory; and more, as if each were a host.
+    return {{"world_shm", {10, 30, 100}, [](int n) { return world(n, tutti::TransportKind::shm); }},
+            {"world", {10, 30, 100, 300, 1000}, [](int n) { return world(n, tutti::TransportKind::tcp); }},
             {"store", {100, 300, 1000, 3000, 10'000}, store},
             {"meeting", {100, 1000, 10'000, 100'000}, [](int n) { return meeting(Kind::world, n); }},
             {"members", {100, 300, 1000, 3000}, [](int n) { return meeting(Kind::group, n); }},

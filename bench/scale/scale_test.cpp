@@ -28,6 +28,14 @@ TEST(Scale, a_rank_joins_with_as_many_requests_in_a_large_world_as_in_a_small_on
     }
 }
 
+// Rank 0 looks for the cards that have come when it has waited for 0.4 s: not for each of them each time.
+TEST(Scale, rank_0_takes_the_cards_of_ranks_that_come_slowly_many_at_a_time) {
+    const SimulatedMeeting::Costs slow{.within = std::chrono::milliseconds(2000)};
+    const auto figures = SimulatedMeeting(SimulatedMeeting::Kind::world, 4096, ranks_per_host, slow).run();
+    EXPECT_EQ(figures.met, 4096);
+    EXPECT_LT(figures.of_rank_0, 400U);
+}
+
 // A store that answers 250,000 requests a second needs a tenth of a second for these, so that ranks wait that long.
 TEST(Scale, members_that_make_a_group_do_not_ask_the_more_the_more_they_are) {
     for (const int ranks : {64, 256, 1024}) {

@@ -130,6 +130,10 @@ void SimulatedMeeting::ask(Rank& rank) {
     };
     switch (wanted.kind) {
         case StoreRequest::read: return ask_for(Op::compare_set, {key, nothing, nothing});
+        case StoreRequest::check: {
+            const std::vector<std::string_view> keys(wanted.keys.begin(), wanted.keys.end());
+            return send(rank, Op::check, rank.request, keys);
+        }
         case StoreRequest::write: return ask_for(Op::set, {key, wanted.value});
         case StoreRequest::compare_set: return ask_for(Op::compare_set, {key, wanted.expected, wanted.value});
         case StoreRequest::will: return ask_for(Op::set_will, {key, wanted.value});
@@ -150,11 +154,12 @@ void SimulatedMeeting::ask(Rank& rank) {
 
 void SimulatedMeeting::go_on(Rank& rank, std::vector<std::string> fields) {
     const StoreRequest& asked = rank.line.request;
-    const bool is_read = asked.kind == StoreRequest::read;
+    const bool is_read = asked.kind == StoreRequest::read, is_check = asked.kind == StoreRequest::check;
+    const bool is_none = (is_read && fields.at(0) == nothing) || (is_check && store::decode_number(fields.at(0)) == 0U);
     rank.line.answer = {};
     if (asked.kind == StoreRequest::will)
         rank.line.answer.values = {""};
-    else if (!is_read || fields.at(0) != nothing)
+    else if (!is_none)
         rank.line.answer.values = std::move(fields);
     StoreTalk<Met>::go_on(rank.line);
     ask(rank);

@@ -63,6 +63,8 @@ StoreAnswer perform(const Store& store, const StoreRequest& request, Millisecond
             std::string value = backend.compare_set(key, nothing, nothing, limit);
             return value == nothing ? StoreAnswer{} : StoreAnswer{{std::move(value)}};
         }
+        case StoreRequest::check:
+            return backend.check(request.keys, limit) ? StoreAnswer{{std::string()}} : StoreAnswer{};
         case StoreRequest::write: backend.set(key, request.value, limit); return {};
         case StoreRequest::compare_set: return {{backend.compare_set(key, request.expected, request.value, limit)}};
         case StoreRequest::will:

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <utility>
 
 namespace tutti::rendezvous {
@@ -23,6 +24,10 @@ constexpr Milliseconds long_look{400}, short_look{100};
 /// longer, so that few of many ask the store for all cards.
 constexpr Milliseconds time_for_rank_0{200}, most_time_for_lower_ranks{800};
 constexpr int cards_between_looks = 64;
+/// While many are missing rank 0 asks for so many cards at once, and takes those that are complete. It looks for the
+/// single ones of the others once in so long a time for each.
+constexpr std::size_t cards_at_once = 256;
+constexpr Milliseconds time_for_a_card{1};
 /// For a rank that has said that it cannot come, and is about to say why.
 constexpr Milliseconds words_time{1000};
 /// A store has so long to answer, also where the rank's time is over.
@@ -37,6 +42,7 @@ Meeting::Meeting(MeetingTerms terms, Caller caller, Surroundings surroundings)
       surroundings_(std::move(surroundings)),
       sentences_(*caller_.sentences),
       deadline_(Deadline::after(terms_.timeout)),
+      next_single_cards_(Deadline::after(terms_.size * time_for_a_card)),
       next_circle_(Deadline::after(time_of_looks())) {
     TUTTI_ASSERT(surroundings_.has_ended && surroundings_.random);
     TUTTI_ASSERT(!terms_.name.empty());
@@ -330,11 +336,25 @@ StoreTalk<Meeting::Outcome> Meeting::take_cards() {
     for (const int rank : missing_) keys.push_back(card_key(rank));
     const StoreAnswer come = co_await ask::await(keys, patience(long_look));
     std::vector<int> still_missing;
+    const bool are_many = !come.is_there() && keys.size() > cards_at_once;
+    const bool takes_single = !are_many || next_single_cards_.expired() || deadline_.expired();
+    if (are_many && takes_single) next_single_cards_ = Deadline::after(terms_.size * time_for_a_card);
+    StoreAnswer part;
     for (std::size_t i = 0; i < keys.size(); ++i) {
+        if (are_many && i % cards_at_once == 0) {
+            part = {};
+            const std::span<const std::string> rest = std::span(keys).subspan(i);
+            const auto some = rest.first(std::min(rest.size(), cards_at_once));
+            const std::vector<std::string> wanted(some.begin(), some.end());
+            const StoreAnswer complete = co_await ask::check(wanted);
+            if (complete.is_there()) part = co_await ask::await(wanted, short_look);
+        }
         std::string card;
         if (come.is_there()) {
             card = come.values[i];
-        } else {
+        } else if (part.is_there()) {
+            card = part.values[i % cards_at_once];
+        } else if (takes_single) {
             const StoreAnswer one = co_await ask::read(keys[i]);
             if (one.is_there()) card = one.value();
         }

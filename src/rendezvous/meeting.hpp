@@ -137,6 +137,7 @@ class Meeting {
     std::vector<int> missing_;               // rank 0: the ranks that have not come
     std::string noted_;                      // the attempt that this rank's note on the board is about; empty: none
     std::string process_before_;
+    Deadline next_single_cards_;       // rank 0, while many are missing: when it looks for cards one by one
     Milliseconds between_circles_{0};  // the pause between two searches for a circle
     Deadline next_circle_;
     bool entered_ = false, settled_ = false;

@@ -27,6 +27,7 @@ struct StoreRequest {
     enum Kind {
         read,         ///< the value of the key, if it is there
         write,        ///< sets the key
+        check,        ///< the answer's is_there(): whether all keys are there
         compare_set,  ///< as Store::compare_set
         will,         ///< as StoreBackend::set_will; the answer's is_there(): whether the store has wills
         await,        ///< the values of all keys, if all are there within `patience`
@@ -46,6 +47,9 @@ namespace ask {
 
 inline StoreRequest read(std::string key) {
     return {StoreRequest::read, {std::move(key)}};
+}
+inline StoreRequest check(std::vector<std::string> keys) {
+    return {StoreRequest::check, std::move(keys)};
 }
 inline StoreRequest write(std::string key, std::string value) {
     return {StoreRequest::write, {std::move(key)}, {}, std::move(value)};

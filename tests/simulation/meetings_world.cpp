@@ -273,6 +273,7 @@ void MeetingsWorld::arrive(Process& process) {
     if (process.is_torn && !may_be_asked) wrong_ = "a store is asked that may be busy";
     switch (request.kind) {
         case StoreRequest::read:
+        case StoreRequest::check:
         case StoreRequest::write:
         case StoreRequest::compare_set:
             if (request.kind == StoreRequest::write) writer_[key] = process.number;

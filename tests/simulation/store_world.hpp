@@ -56,6 +56,8 @@ std::vector<std::string> answer_of(StoreKeys& store, const rendezvous::StoreRequ
     const std::string before = found == store.end() ? "" : found->second;
     switch (request.kind) {
         case StoreRequest::read: return found == store.end() ? std::vector<std::string>{} : std::vector{before};
+        case StoreRequest::check:
+            return values_of(store, request.keys) ? std::vector<std::string>{""} : std::vector<std::string>{};
         case StoreRequest::compare_set:
             if (before != request.expected) return {before.empty() ? request.expected : before};
             write(key, request.value);
