@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Tables and the picture of docs/scale-joining.md, of the rows that scale_bench has written. Standard library only.
 
-curves.py ROWS.json [--svg FILE]: prints a Markdown table for each part, with the exponent of each column: that of N in a power
-of N which fits the upper half of the rows best. With --svg it draws the picture.
+curves.py ROWS.json [--svg FILE]: prints a Markdown table for each part, with the exponent of each column: that of N in the
+power of N that fits the upper half of the rows best. With --svg it draws the picture.
 """
 import argparse
 import json
@@ -43,13 +43,14 @@ def derived(row):
 
 
 def exponent(points):
-    """Of the power of N that fits the upper half of the points; None where there is none."""
+    """Of the power of N that fits the upper half of the points, at least three; None where no power is near all of them."""
     points = [(math.log(n), math.log(value)) for n, value in points if value > 0]
-    points = points[len(points) // 2 - (len(points) < 4):]
+    points = points[min(len(points) // 2, max(0, len(points) - 3)):]
     if len(points) < 2:
         return None
     x, y = (sum(p[i] for p in points) / len(points) for i in (0, 1))
-    return sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
+    slope = sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
+    return round(slope, 2) + 0.0 if all(abs(b - y - slope * (a - x)) < math.log(1.7) for a, b in points) else None
 
 
 def points_of(rows, part, column):
