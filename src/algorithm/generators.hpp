@@ -192,6 +192,10 @@ void all_reduce_recursive_halving(Builder& b, const RankList& s, Chunk input, Ch
 void reduce_scatter_recursive_halving(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts,
                                       bool finish);
 void all_gather_recursive_doubling(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts);
+// circulant.cpp
+void all_reduce_circulant(Builder& b, const RankList& s, Chunk input, Chunk output, bool finish);
+void reduce_scatter_circulant(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts, bool finish);
+void all_gather_circulant(Builder& b, const RankList& s, const std::vector<std::uint64_t>& counts);
 // trees.cpp: k-nomial trees, k = radix >= 2
 void broadcast_tree(Builder& b, const RankList& s, int radix, int root, Chunk buffer, std::uint64_t segment);
 void reduce_tree(Builder& b, const RankList& s, int radix, int root, Chunk input, Chunk output, bool finish);
@@ -215,6 +219,20 @@ void all_gather_rails(Builder& b, const HostTopology& s, const Staging& staging,
 void reduce_scatter_rails(Builder& b, const HostTopology& s, const Staging& staging,
                           const std::vector<std::uint64_t>& counts, std::uint64_t message, bool finish);
 void barrier(Builder& b, const HostTopology& s);
+/// How many blocks of about `usual` elements, none of more than 1.5 times that: slightly more than a block would
+/// otherwise become two of half the length, each with all the waiting of a whole one. None is empty unless there is
+/// nothing.
+inline int block_count(std::uint64_t count, std::uint64_t usual) {
+    TUTTI_ASSERT(usual > 0);
+    return static_cast<int>(std::max<std::uint64_t>(1, (count + usual / 2) / usual));
+}
+// circulant.cpp: as rails, but log2(hosts) rounds between the hosts. They need hosts of equally many ranks.
+void all_reduce_circulant(Builder& b, const HostTopology& s, const Staging& staging, Chunk input, Chunk output,
+                          std::uint64_t message, bool finish);
+void reduce_scatter_circulant(Builder& b, const HostTopology& s, const Staging& staging,
+                              const std::vector<std::uint64_t>& counts, bool finish);
+void all_gather_circulant(Builder& b, const HostTopology& s, const Staging& staging,
+                          const std::vector<std::uint64_t>& counts);
 }  // namespace hosts
 
 }  // namespace tutti::algorithm

@@ -58,14 +58,6 @@ void HostTopology::move_to(const std::vector<int>& host_of, Rank me) {
 namespace hosts {
 namespace {
 
-// How many blocks of about `usual` elements, none of more than 1.5 times that: slightly more than a block would
-// otherwise become two of half the length, each with all the waiting of a whole one. None is empty unless there is
-// nothing.
-int block_count(std::uint64_t count, std::uint64_t usual) {
-    TUTTI_ASSERT(usual > 0);
-    return static_cast<int>(std::max<std::uint64_t>(1, (count + usual / 2) / usual));
-}
-
 std::vector<Chunk> pieces_of(Chunk whole, int parts) {
     std::vector<Chunk> pieces;
     for (int i = 0; i < parts; ++i) pieces.push_back(piece_of(whole, parts, i));

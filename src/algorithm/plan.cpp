@@ -6,6 +6,7 @@
 #include "algorithm/plan.hpp"
 
 #include "algorithm/cost.hpp"
+#include "algorithm/scale.hpp"
 #include "algorithm/slots.hpp"
 #include "algorithm/table.hpp"
 #include "algorithm/user_schedule.hpp"
@@ -139,11 +140,34 @@ Found by_cost(const Context& c, const CostModel& costs, const Found& usual) {
                               *usual_us, usual.row->name, sized(c))};
 }
 
+// Between many hosts, by the formulas for these. Nothing where the limits' choice has none.
+Found by_scale(const Context& c, const Found& usual) {
+    TUTTI_ASSERT(usual.row != nullptr);
+    const CostModel costs = costs_at_scale(c.layout);
+    const auto usual_us = at_scale_us(c, usual.row->name, costs);
+    if (!usual_us) return {};
+    const Algorithm* best = usual.row;
+    double best_us = *usual_us;
+    for (const Algorithm& a : algorithms()) {
+        if (!can_serve(a, c)) continue;
+        if (const auto us = at_scale_us(c, a.name, costs); us && *us < best_us) {
+            best = &a;
+            best_us = *us;
+        }
+    }
+    if (best == usual.row) return usual;
+    return {best, fmt::format("{:.1f} us between {} hosts, predicted, against {:.1f} us of {} ({})", best_us,
+                              c.topology().hosts.size(), *usual_us, usual.row->name, sized(c))};
+}
+
 Found find(const Context& c) {
     if (c.request.algorithm && !is_exclusion(*c.request.algorithm)) return by_name(c);
     if (Found found = by_rule(c); found.row != nullptr) return found;
     if (Found found = by_user(c); found.user != nullptr) return found;
     Found usual = by_limits(c);
+    if (has_many_hosts(c.layout)) {
+        if (Found at_scale = by_scale(c, usual); at_scale.row != nullptr) return at_scale;
+    }
     return c.layout.tuning.costs && !c.request.symmetric ? by_cost(c, *c.layout.tuning.costs, usual) : usual;
 }
 
@@ -260,8 +284,11 @@ std::vector<Estimate> estimates(const Layout& layout, const Request& request, co
     const Context context(layout, request);
     std::vector<Estimate> result;
     for (const std::string& name : applicable(layout, request)) {
-        result.push_back({name, predicted_us(layout, request.collective, name, decisive_bytes(request),
-                                             context.tile() * request.element_bytes, costs)});
+        auto us = has_many_hosts(layout) ? at_scale_us(context, name, costs) : std::nullopt;
+        if (!us)
+            us = predicted_us(layout, request.collective, name, decisive_bytes(request),
+                              context.tile() * request.element_bytes, costs);
+        result.push_back({name, us});
     }
     return result;
 }

@@ -1,5 +1,6 @@
 #include "algorithm/table.hpp"
 
+#include "algorithm/scale.hpp"
 #include "algorithm/slots.hpp"
 #include "schedule/slots.hpp"
 
@@ -19,6 +20,9 @@ bool hierarchical(const Context& c) {
 }
 bool rails(const Context& c) {
     return c.rails();
+}
+bool many_hosts(const Context& c) {
+    return has_many_hosts(c.layout);
 }
 void all_reduce_leaders(Builder& b, const Context& c) {
     hosts::all_reduce_leaders(b, c.topology(), c.staging, c.input(), c.output(), c.tile(), c.exchange(), true);
@@ -152,6 +156,8 @@ constexpr std::string_view why_doubling_scan = "few bytes: log2(n) steps, each t
 constexpr std::string_view why_chain_scan = "many bytes: segments run down the line of ranks, which combine them";
 constexpr std::string_view why_direct_scan_of_any = "one rounding is asked for";
 
+constexpr std::string_view why_circulant = "many hosts: log2 of their number rounds between them";
+
 constexpr std::string_view why_two_legs = "quantised: a value is rounded twice, however many ranks there are";
 
 const Algorithm table[] = {
@@ -190,6 +196,14 @@ const Algorithm table[] = {
     {"ring", Collective::all_reduce, false, false, always,
      [](Builder& b, const Context& c) { messages::all_reduce_ring(b, c.all, c.input(), c.output(), c.tile(), true); },
      any_size, any_ranks, "many bytes: every link carries 2(n-1)/n of them"},
+    {"circulant", Collective::all_reduce, false, false, many_hosts,
+     [](Builder& b, const Context& c) {
+         if (c.rails())
+             hosts::all_reduce_circulant(b, c.topology(), c.staging, c.input(), c.output(), c.segment(), true);
+         else
+             messages::all_reduce_circulant(b, c.all, c.input(), c.output(), true);
+     },
+     0, any_ranks, why_circulant},
     {"two_shot_messages", Collective::all_reduce, true, true, always,
      [](Builder& b, const Context& c) { messages::all_reduce_two_shot(b, c.all, c.input(), c.output(), true); },
      any_size, any_ranks, "one rounding, or the order of ranks, is asked for"},
@@ -273,6 +287,14 @@ const Algorithm table[] = {
     {"ring", Collective::all_gather, true, true, always,
      [](Builder& b, const Context& c) { messages::all_gather_ring(b, c.all, c.request.counts); }, any_size, any_ranks,
      "many bytes: blocks go round"},
+    {"circulant", Collective::all_gather, true, true, many_hosts,
+     [](Builder& b, const Context& c) {
+         if (c.rails())
+             hosts::all_gather_circulant(b, c.topology(), c.staging, c.request.counts);
+         else
+             messages::all_gather_circulant(b, c.all, c.request.counts);
+     },
+     0, any_ranks, why_circulant},
     {"two_legs", Collective::all_gather, false, true, always, messages::two_legs, any_size, any_ranks, why_two_legs, true},
 
     {in_slots, Collective::gather, true, true, fits_slot, through_slots<shared_gather>, any_size, any_ranks, why_slots},
@@ -322,6 +344,14 @@ const Algorithm table[] = {
     {"ring", Collective::reduce_scatter, false, false, always,
      [](Builder& b, const Context& c) { messages::reduce_scatter_ring(b, c.all, c.request.counts); }, any_size,
      any_ranks, "many ranks: partial results go round"},
+    {"circulant", Collective::reduce_scatter, false, false, many_hosts,
+     [](Builder& b, const Context& c) {
+         if (c.rails())
+             hosts::reduce_scatter_circulant(b, c.topology(), c.staging, c.request.counts, true);
+         else
+             messages::reduce_scatter_circulant(b, c.all, c.request.counts, true);
+     },
+     0, any_ranks, why_circulant},
     {"direct", Collective::reduce_scatter, true, true, always,
      [](Builder& b, const Context& c) { messages::reduce_scatter_direct(b, c.all, c.request.counts); }, any_size,
      any_ranks, "one rounding, or the order of ranks, is asked for"},
