@@ -5,11 +5,13 @@
 #include "cli/output_file.hpp"
 #include "cli/simulate_conditions.hpp"
 #include "cli/simulate_report.hpp"
+#include "cli/simulate_step.hpp"
 #include "cli/tuning.hpp"
 #include "command/requests.hpp"
 #include "core/assert.hpp"
 #include "simulate/goal.hpp"
 #include "simulate/picture.hpp"
+#include "simulate/step_picture.hpp"
 #include "transport/shm/arena.hpp"
 #include "transport/shm/peer_memory.hpp"
 
@@ -31,7 +33,8 @@ namespace {
 constexpr int simulated_ranks_max = 1 << 20;
 
 struct SimulateArguments {
-    std::string collective, bytes = "1M", dtype = "float32", transport = "auto", algorithm, network, json, svg, goal;
+    std::string collective, step, bytes = "1M", dtype = "float32", transport = "auto", algorithm, network, json, svg,
+                                  goal;
     int ranks = 2, hosts = 0, ranks_per_host = 0, root = 0, calls = 1;
     double cores = 0;
     ConditionTexts conditions;
@@ -71,7 +74,7 @@ simulate::Question question_of(const SimulateArguments& a) {
         question.costs.cores = a.cores;
     else if (!this_one)
         question.costs.cores = std::max(question.costs.cores, static_cast<double>(per_host));
-    if (layout.tuning.costs) layout.tuning.costs = simulate::costs_of(question);
+    if (layout.tuning.costs) layout.tuning.costs = simulate::costs_behind(question.network, question.costs);
     question.calls = a.calls;
     question.conditions = conditions_of(a.conditions, a.ranks, hosts);
     return question;
@@ -127,7 +130,44 @@ Simulated simulated(const simulate::Question& question, std::uint64_t bytes) {
     return play;
 }
 
+std::string machine_in_words(const SimulateArguments& a, const simulate::Question& question) {
+    const int hosts = question.layout.host_of.back() + 1;
+    return fmt::format("{} ranks on {} host{}, network: {}; numbers {}{}", a.ranks, hosts, hosts == 1 ? "" : "s",
+                       question.network.name, source_of(question.layout),
+                       hosts > 1 && a.cores == 0 ? "; a core for each rank" : "");
+}
+
+int run_step(const SimulateArguments& a) {
+    for (const auto& [given, what] : {std::pair{!a.collective.empty(), "a collective"},
+                                      {!a.algorithm.empty(), "--algorithm (TUTTI_ALGORITHM chooses for a step)"},
+                                      {!a.conditions.kill.empty(), "--kill"},
+                                      {!a.goal.empty(), "--goal"},
+                                      {a.calls != 1, "--calls"}}) {
+        if (given) throw InvalidArgument(fmt::format("--step {} and {}: expected one of them", a.step, what));
+    }
+    const simulate::Question machine = question_of(a);
+    StepFile file = step_of(a.step, machine.layout);
+    const simulate::StepQuestion question{.step = std::move(file.step),
+                                          .layout = machine.layout,
+                                          .costs = machine.costs,
+                                          .network = machine.network,
+                                          .conditions = machine.conditions};
+    ProgressLine line(a.step);
+    const simulate::StepAnswer answer =
+        simulate::answer(question, [&](const simulate::Reached& reached) { line(reached); });
+    fmt::print("{}, {}, between {}\n{}", a.step, file.words, machine_in_words(a, machine),
+               details_of(answer, question.step));
+    if (!a.json.empty()) write_output("--json", a.json, json_of(answer, question));
+    if (!a.svg.empty())
+        write_output("--svg", a.svg,
+                     simulate::picture_of(answer, question.step,
+                                          fmt::format("{} between {} ranks on {} hosts, {}", a.step, a.ranks,
+                                                      question.layout.host_of.back() + 1, question.network.name)));
+    return 0;
+}
+
 int run_simulate(const SimulateArguments& a) {
+    if (!a.step.empty()) return run_step(a);
     if (a.collective.empty())
         throw InvalidArgument("no collective given: tutti simulate all_reduce --ranks 1024 --hosts 128 --bytes 64M");
     if (a.root < 0 || a.root >= a.ranks)
@@ -154,9 +194,7 @@ int run_simulate(const SimulateArguments& a) {
     }
     if (plays.empty()) throw InvalidArgument(fmt::format("--algorithm all: none can be played\n{}", refused));
     const int hosts = question.layout.host_of.back() + 1;
-    fmt::print("{} between {} ranks on {} host{}, network: {}; numbers {}{}\n{}", a.collective, a.ranks, hosts,
-               hosts == 1 ? "" : "s", question.network.name, source_of(question.layout),
-               hosts > 1 && a.cores == 0 ? "; a core for each rank" : "", table_of(plays));
+    fmt::print("{} between {}\n{}", a.collective, machine_in_words(a, question), table_of(plays));
     if (plays.size() == 1) std::fputs(details_of(plays.front(), question).c_str(), stdout);
     if (!refused.empty()) fmt::print("not played:\n{}", refused);
     if (!a.json.empty()) write_output("--json", a.json, json_of(plays, question));
@@ -177,6 +215,11 @@ Command add_simulate(CLI::App& app) {
     CLI::App* sub = app.add_subcommand(
         "simulate", "Play the schedules of a collective on a model of a machine, up to 100,000 ranks and more");
     sub->add_option("collective", a->collective, "which one")->check(one_of(planned_collectives()));
+    sub->add_option(
+           "--step", a->step,
+           "in place of a collective: a step of computing and collectives, from a JSON file, a folder of dumps "
+           "(TUTTI_TRACE_DIR of a job), or a graph (Graph::to_text)")
+        ->type_name("FILE");
     sub->add_option("-n,--np,--ranks", a->ranks, "number of ranks")
         ->check(CLI::Range(1, simulated_ranks_max))
         ->capture_default_str();
@@ -215,7 +258,8 @@ Command add_simulate(CLI::App& app) {
     sub->add_option("--seed", a->conditions.seed, "of --jitter")->capture_default_str();
     sub->add_option("--kill", a->conditions.kill, "this rank dies: 3@5ms")->type_name("RANK@TIME");
     sub->add_option("--json", a->json, "write the results to this file")->type_name("FILE");
-    sub->add_option("--svg", a->svg, "draw the last play: ranks that are done, busy links, the last rank's path")
+    sub->add_option("--svg", a->svg,
+                    "draw the last play: ranks that are done, busy links, the last rank's path; of a step, its times")
         ->type_name("FILE");
     sub->add_option("--goal", a->goal, "write the schedules as GOAL, for LogGOPSim and ATLAHS")->type_name("FILE");
     sub->footer(
@@ -223,7 +267,8 @@ Command add_simulate(CLI::App& app) {
         "  tutti simulate all_reduce --ranks 100000 --hosts 12500 --bytes 64M --network ethernet-100\n"
         "  tutti simulate all_reduce -n 64 --hosts 8 --bytes 8:64M --algorithm all\n"
         "  tutti simulate broadcast -n 1024 --hosts 128 --delay 512=5ms --network fat-tree\n"
-        "  tutti simulate barrier -n 1024 --hosts 128 --kill 7@20us\n\n"
+        "  tutti simulate barrier -n 1024 --hosts 128 --kill 7@20us\n"
+        "  tutti simulate --step ./ddp.json -n 1024 --hosts 128 --network fat-tree --svg step.svg\n\n"
         "Times are predictions: numbers of this host (tutti explain prints them) behind the network's.");
     return [a] { return run_simulate(*a); };
 }

@@ -1,5 +1,7 @@
 // tutti trace: the evidence of the dumps of a job's ranks: which rank waits for which, for whom the others have waited
 // longest, and a timeline to look at.
+#include "cli/trace.hpp"
+
 #include "cli/commands.hpp"
 #include "record/flight.hpp"
 #include "record/lateness.hpp"
@@ -21,8 +23,24 @@ struct TraceArguments {
     std::string torch;
 };
 
-// Files as they are named; of folders, the files that end in .dump.
-std::vector<std::filesystem::path> files_of(const std::vector<std::string>& places) {
+int trace(const TraceArguments& a) {
+    std::vector<record::Dump> dumps;
+    for (const auto& file : dump_files(a.places)) dumps.push_back(record::read_dump(file));
+    if (!a.torch.empty()) {
+        std::filesystem::create_directories(a.torch);
+        for (const record::FlightFile& file : record::flight_files(dumps))
+            record::write_file(std::filesystem::path(a.torch) / file.name, file.bytes);
+    }
+    const std::vector<record::WorldTimeline> worlds = record::merge(std::move(dumps));
+    for (const record::WorldTimeline& world : worlds)
+        std::fputs((record::describe(world) + record::lateness_table(world)).c_str(), stdout);
+    if (!a.chrome.empty()) record::write_file(a.chrome, record::chrome_trace(worlds));
+    return 0;
+}
+
+}  // namespace
+
+std::vector<std::filesystem::path> dump_files(const std::vector<std::string>& places) {
     std::vector<std::filesystem::path> files;
     for (const std::string& place : places) {
         std::error_code error;
@@ -39,23 +57,6 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& plac
     std::ranges::sort(files);
     return files;
 }
-
-int trace(const TraceArguments& a) {
-    std::vector<record::Dump> dumps;
-    for (const auto& file : files_of(a.places)) dumps.push_back(record::read_dump(file));
-    if (!a.torch.empty()) {
-        std::filesystem::create_directories(a.torch);
-        for (const record::FlightFile& file : record::flight_files(dumps))
-            record::write_file(std::filesystem::path(a.torch) / file.name, file.bytes);
-    }
-    const std::vector<record::WorldTimeline> worlds = record::merge(std::move(dumps));
-    for (const record::WorldTimeline& world : worlds)
-        std::fputs((record::describe(world) + record::lateness_table(world)).c_str(), stdout);
-    if (!a.chrome.empty()) record::write_file(a.chrome, record::chrome_trace(worlds));
-    return 0;
-}
-
-}  // namespace
 
 Command add_trace(CLI::App& app) {
     auto a = std::make_shared<TraceArguments>();

@@ -64,9 +64,8 @@ std::vector<LinkUse> busiest_links(const Answer& answer, std::size_t most) {
     return uses;
 }
 
-algorithm::CostModel costs_of(const Question& question) {
-    algorithm::CostModel costs = question.costs;
-    if (question.network.us >= 0) costs.tcp_us = costs.tcp_send_us + question.network.us + costs.tcp_receive_us;
+algorithm::CostModel costs_behind(const Network& network, algorithm::CostModel costs) {
+    if (network.us >= 0) costs.tcp_us = costs.tcp_send_us + network.us + costs.tcp_receive_us;
     return costs;
 }
 
@@ -74,7 +73,7 @@ Answer answer(const Question& question, const Progress& progress) {
     const algorithm::Layout& layout = question.layout;
     const algorithm::Request& request = question.request;
     TUTTI_ASSERT(layout.size() >= 1 && std::ranges::is_sorted(layout.host_of));
-    const algorithm::CostModel model = costs_of(question);
+    const algorithm::CostModel model = costs_behind(question.network, question.costs);
     const double held =
         algorithm::held_bytes(algorithm::Plans(layout, request).of(request.root), request.element_bytes);
     const algorithm::StepCosts costs(layout, model, held);
@@ -83,7 +82,7 @@ Answer answer(const Question& question, const Progress& progress) {
     const auto written = [&](double share) {
         if (progress) progress({.writes = true, .share = share});
     };
-    Cast cast = cast_of(layout, request, costs, question.network, !conditions.usual(), written);
+    Cast cast = cast_of(layout, request, costs, question.network, Place::of(layout), !conditions.usual(), written);
     if (cast.steps * static_cast<std::uint64_t>(question.calls) > played_steps_max)
         throw InvalidArgument(fmt::format("--calls {}: {} steps each: expected at most {} steps in all", question.calls,
                                           cast.steps, played_steps_max));

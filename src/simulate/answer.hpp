@@ -45,7 +45,7 @@ struct LinkUse {
 /// At most so many links: those that carried the largest shares of their capacity first, those without a limit last.
 std::vector<LinkUse> busiest_links(const Answer& answer, std::size_t most);
 
-/// The costs of the question's hosts behind its network: tcp_us is the network's latency and the work of the cores.
-algorithm::CostModel costs_of(const Question& question);
+/// The costs of hosts behind a network: tcp_us is the network's latency and the work of the cores.
+algorithm::CostModel costs_behind(const Network& network, algorithm::CostModel costs);
 
 }  // namespace tutti::simulate

@@ -11,6 +11,7 @@
 #include <array>
 #include <exception>
 #include <map>
+#include <numeric>
 #include <thread>
 
 namespace tutti::simulate {
@@ -38,8 +39,8 @@ int radix_of(std::string_view algorithm) {
 // Generates and compiles programs, on two threads where there are several.
 class Playwright {
  public:
-    Playwright(const Layout& layout, const Request& request, const StepCosts& costs)
-        : layout_(layout), request_(request), costs_(costs) {}
+    Playwright(const Layout& layout, const Request& request, const StepCosts& costs, const Spread& spread)
+        : layout_(layout), request_(request), costs_(costs), spread_(spread) {}
 
     std::vector<Program> write(const std::vector<Rank>& ranks, const std::function<void(double)>& share) {
         std::vector<Program> programs(ranks.size());
@@ -51,7 +52,7 @@ class Playwright {
                 const std::size_t first = ranks.size() * which / writers, end = ranks.size() * (which + 1) / writers;
                 for (std::size_t i = first; i < end; ++i) {
                     if (which == 0 && share) share(static_cast<double>(i) / static_cast<double>(end));
-                    programs[i] = compile(plans.of(ranks[i]), ranks[i], layout_.size(), request_.element_bytes, costs_);
+                    programs[i] = compile(plans.of(ranks[i]), ranks[i], spread_, request_.element_bytes, costs_);
                 }
             } catch (...) {
                 errors[which] = std::current_exception();
@@ -74,6 +75,7 @@ class Playwright {
     const Layout& layout_;
     const Request& request_;
     const StepCosts& costs_;
+    Spread spread_;
 };
 
 // A few ranks, spread: whether they are what they are taken for.
@@ -105,7 +107,8 @@ int repeats_after(std::string_view algorithm, Collective collective, int ranks_p
         is("direct", {all_reduce, all_gather, reduce_scatter}) || is("two_shot_messages", {all_reduce}) ||
         is("bruck", {all_gather, all_to_all}) || is("pairwise", {all_to_all}) || is("dissemination", {barrier}))
         return 1;
-    if (is("rails", {all_reduce, all_gather, reduce_scatter}) || is("hierarchical", {all_reduce, barrier}))
+    if (is("rails", {all_reduce, all_gather, reduce_scatter}) ||
+        is("circulant", {all_reduce, all_gather, reduce_scatter}) || is("hierarchical", {all_reduce, barrier}))
         return ranks_per_host;
     return 0;
 }
@@ -129,32 +132,55 @@ Rank twin_of(std::string_view algorithm, Collective collective, int ranks, int r
     return rank;
 }
 
-Cast cast_of(const Layout& layout, const Request& request, const StepCosts& costs, const Network& network, bool whole,
-             const std::function<void(double)>& written_share) {
-    Cast cast{.ranks = layout.size(), .hosts = layout.host_of.back() + 1};
-    TUTTI_ASSERT(cast.ranks % cast.hosts == 0);
-    cast.ranks_per_host = cast.ranks / cast.hosts;
+Place Place::of(const Layout& layout) {
+    return {.spread = Spread::all(layout.size()), .ranks_per_host = layout.size() / (layout.host_of.back() + 1)};
+}
+
+int classes_of(std::string_view algorithm, Collective collective, const Layout& layout, const Place& place,
+               const Network& network) {
+    const Spread& spread = place.spread;
+    TUTTI_ASSERT(layout.size() == spread.size && spread.ranks % place.ranks_per_host == 0);
+    const int together = static_cast<int>(std::ranges::count(layout.host_of, layout.host_of.front()));
+    // The groups of a mesh repeat too, whatever their members do.
+    const std::int64_t period = spread.spans()
+                                    ? std::int64_t{spread.stride} * repeats_after(algorithm, collective, together)
+                                    : spread.cluster();
+    if (period == 0) return spread.ranks;
+    const std::int64_t hosts = std::int64_t{place.ranks_per_host} * repeats_after(network);
+    const std::int64_t classes = std::lcm(std::lcm(hosts, period), std::int64_t{place.classes});
+    return static_cast<int>(std::min<std::int64_t>(classes, spread.ranks));
+}
+
+Cast cast_of(const Layout& layout, const Request& request, const StepCosts& costs, const Network& network,
+             const Place& place, bool whole, const std::function<void(double)>& written_share) {
+    const Spread& spread = place.spread;
+    TUTTI_ASSERT(layout.size() == spread.size);
+    Cast cast{.ranks = spread.ranks, .hosts = spread.ranks / place.ranks_per_host};
+    cast.spread = spread;
+    cast.ranks_per_host = place.ranks_per_host;
     cast.algorithm = Plans(layout, request).algorithm();
-    Playwright playwright(layout, request, costs);
+    Playwright playwright(layout, request, costs, spread);
+    const int members_of_host = static_cast<int>(std::ranges::count(layout.host_of, layout.host_of.front()));
+    // Twins have equal distances only where each rank has a neighbour at each of them.
     const auto twin = [&](Rank rank) {
-        return twin_of(cast.algorithm, request.collective, cast.ranks, cast.ranks_per_host, request.root, rank);
+        if (!spread.spans()) return rank;
+        return twin_of(cast.algorithm, request.collective, spread.size, members_of_host, request.root, rank);
     };
-    const int period = repeats_after(cast.algorithm, request.collective, cast.ranks_per_host);
-    const std::int64_t classes = std::int64_t{cast.ranks_per_host} * repeats_after(network);
-    const bool by_classes = !whole && period > 0 && classes < cast.ranks;
+    cast.played = whole ? cast.ranks : classes_of(cast.algorithm, request.collective, layout, place, network);
 
     // Programs are written for the twins of the played ranks, and for some ranks that are compared with their twins.
+    // Ranks are those of a group from here on.
     std::map<Rank, std::uint32_t> written;
     std::vector<Rank> ranks;
     const auto add = [&](Rank rank) {
         if (written.try_emplace(rank, static_cast<std::uint32_t>(ranks.size())).second) ranks.push_back(rank);
     };
-    cast.played = by_classes ? static_cast<int>(classes) : cast.ranks;
-    for (Rank rank = 0; rank < cast.played; ++rank) add(twin(rank));
+    for (Rank rank = 0; rank < cast.played; ++rank) add(twin(spread.number(rank)));
     cast.programs = playwright.write(ranks, written_share);
-    const std::vector<Rank> tested = witnesses(cast.ranks, cast.programs.front().ops.size());
+    const std::vector<Rank> tested = witnesses(spread.size, cast.programs.front().ops.size());
     const std::vector<Program> theirs = playwright.write(tested, {});
-    const double slack = static_cast<double>(request.element_bytes);
+    // A message has a block, or many of them, whose lengths differ by an element.
+    const double slack = static_cast<double>(request.element_bytes) * (cast.algorithm == "circulant" ? spread.size : 1);
     Likeness least = Likeness::same;
     for (std::size_t i = 0; i < tested.size(); ++i) {
         const auto found = written.find(twin(tested[i]));  // else it would be written for itself
@@ -171,13 +197,14 @@ Cast cast_of(const Layout& layout, const Request& request, const StepCosts& cost
         ranks.clear();
         written.clear();
         // By positions in hosts: these have their rails in common.
-        for (int position = 0; position < cast.ranks_per_host; ++position) {
-            for (Rank rank = position; rank < cast.ranks; rank += cast.ranks_per_host) add(rank);
+        for (int position = 0; position < members_of_host; ++position) {
+            for (Rank rank = position; rank < spread.size; rank += members_of_host) add(rank);
         }
         cast.programs = playwright.write(ranks, written_share);
     }
     for (Rank rank = 0; rank < cast.played; ++rank) {
-        cast.program_of.push_back(written.at(alike_all ? twin(rank) : rank));
+        const Rank member = spread.number(rank);
+        cast.program_of.push_back(written.at(alike_all ? twin(member) : member));
         cast.steps += cast.programs[cast.program_of.back()].ops.size();
     }
     if (cast.steps > played_steps_max) refuse_steps(cast.steps, cast);
@@ -187,7 +214,7 @@ Cast cast_of(const Layout& layout, const Request& request, const StepCosts& cost
         how += fmt::format("{}{}", how.empty() ? "" : ", ", reason);
     };
     if (!cast.whole() && cast.ranks % cast.played != 0) add_reason("the last switch is taken for a full one");
-    if (alike_all && least >= Likeness::rounded) add_reason("messages within an element");
+    if (alike_all && least >= Likeness::rounded) add_reason("messages within an element a block");
     if (alike_all && least == Likeness::ordered) add_reason("some steps in another order");
     cast.exact = how.empty();
     cast.words = cast.whole() ? "whole" : fmt::format("by classes ({} ranks)", cast.played);

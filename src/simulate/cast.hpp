@@ -23,6 +23,7 @@ inline constexpr std::uint64_t played_steps_max = 400'000'000;
 
 struct Cast {
     int ranks = 0, hosts = 0, ranks_per_host = 0;  ///< hosts are equal: rank r is on host r / ranks_per_host
+    Spread spread;                                 ///< who calls the collective with whom
     int played = 0;                                ///< == ranks: whole
     bool exact = true;                             ///< each rank stands for ranks that do exactly the same
     std::string algorithm;
@@ -40,10 +41,24 @@ Rank twin_of(std::string_view algorithm, Collective collective, int ranks, int r
 /// After how many ranks the steps of all ranks repeat, with peers shifted; 0: they do not.
 int repeats_after(std::string_view algorithm, Collective collective, int ranks_per_host);
 
+/// Who plays where: the ranks of `layout` (of a group), in a world of equal hosts.
+struct Place {
+    Spread spread;
+    int ranks_per_host = 1;
+    int classes = 1;  ///< a multiple of so many ranks is played
+    /// One group, of all ranks.
+    static Place of(const algorithm::Layout& layout);
+};
+
+/// How many ranks have to be played, for which the others stand; the number of all: none stands for another.
+int classes_of(std::string_view algorithm, Collective collective, const algorithm::Layout& layout, const Place& place,
+               const Network& network);
+
 /// `whole`: plays every rank, since the conditions are not the same for all. `costs` describes the layout's hosts.
 /// `written_share` is called with the share of schedules that are generated.
 /// Throws InvalidArgument for a play of more than played_steps_max steps, and as algorithm::plan.
 Cast cast_of(const algorithm::Layout& layout, const algorithm::Request& request, const algorithm::StepCosts& costs,
-             const Network& network, bool whole, const std::function<void(double)>& written_share = {});
+             const Network& network, const Place& place, bool whole,
+             const std::function<void(double)>& written_share = {});
 
 }  // namespace tutti::simulate

@@ -118,7 +118,7 @@ std::string goal_of(const Question& question) {
     const algorithm::Layout& layout = question.layout;
     const algorithm::Request& request = question.request;
     algorithm::Plans plans(layout, request);
-    const algorithm::CostModel model = costs_of(question);
+    const algorithm::CostModel model = costs_behind(question.network, question.costs);
     const algorithm::StepCosts costs(layout, model,
                                      algorithm::held_bytes(plans.of(request.root), request.element_bytes));
     std::vector<Program> programs;
@@ -135,7 +135,7 @@ std::string goal_of(const Question& question) {
             throw InvalidArgument(
                 fmt::format("--goal: {} of {} ranks has more than {} steps: expected fewer ranks or bytes",
                             plans.algorithm(), layout.size(), goal_steps_max));
-        programs.push_back(compile(schedule, rank, layout.size(), request.element_bytes, costs));
+        programs.push_back(compile(schedule, rank, Spread::all(layout.size()), request.element_bytes, costs));
     }
     return GoalWriter(programs).write();
 }

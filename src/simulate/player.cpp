@@ -66,7 +66,7 @@ struct Actor {
 };
 
 struct Host {
-    int running = 0, met = 0;
+    int running = 0;
     std::vector<Index> queue;  // of ranks that wait for a core
 };
 
@@ -107,7 +107,9 @@ class Stage {
     }
 
     Played run() {
-        std::vector<double> begins(actors_.size(), 0);
+        std::vector<double> begins = conditions_.begins_us;
+        if (begins.empty()) begins.resize(actors_.size(), 0);
+        TUTTI_ASSERT(begins.size() == actors_.size());
         for (const auto& [rank, us] : conditions_.delays_us) begins[static_cast<std::size_t>(rank)] = us;
         for (Index rank = 0; rank < actors_.size(); ++rank) at(begins[rank], Happening::start, rank);
         for (Index rank = 0; rank < conditions_.told_us.size(); ++rank)
@@ -237,7 +239,10 @@ class Stage {
     void start(Index rank) {
         Actor& actor = actors_[rank];
         actor.idle_since = now_;
-        if (actor.left == 0) actor.last = none;
+        if (actor.left == 0) {
+            actor.last = none;
+            played_.finish_us[rank] = now_;
+        }
         // Ops that wait for nothing can run, in the order of the program.
         for (Index op = 0; op < actor.program->ops.size(); ++op) {
             if (actor.program->ops[op].waits == 0) enable(rank, op);
@@ -314,9 +319,7 @@ class Stage {
     }
 
     double varied(double us, Index rank, Index op) const {
-        if (conditions_.jitter == 0) return us;
-        const std::uint64_t bits = mixed(mixed(conditions_.seed ^ mixed(rank)) + op);
-        return us * (1 + conditions_.jitter * static_cast<double>(bits >> 11) * 0x1p-53);
+        return simulate::varied(us, conditions_.jitter, conditions_.seed, rank, op);
     }
 
     // How long the step keeps the core; a send sets its message off.
@@ -497,7 +500,9 @@ class Stage {
         const Index first = static_cast<Index>(host_of(static_cast<int>(rank)) * per_host);
         const auto other_behind = [&](auto&& is_behind) {
             for (Index other = first; other < first + static_cast<Index>(per_host); ++other) {
-                if (other != rank && is_behind(actors_[other])) return other;
+                if (other != rank && is_behind(actors_[other]) &&
+                    cast_.spread.group(static_cast<int>(other)) == cast_.spread.group(static_cast<int>(rank)))
+                    return other;
             }
             return none;
         };
@@ -506,13 +511,11 @@ class Stage {
                 if (actors_[rank].program->in_slots || op.round + 1 <= layout_.slots) return none;
                 return other_behind([&](const Actor& a) { return a.released < op.round + 1 - layout_.slots; });
             case StepKind::meet: {
-                Host& host = hosts_[static_cast<std::size_t>(host_of(static_cast<int>(rank)))];
                 if (!actors_[rank].met) {
                     actors_[rank].met = true;
-                    ++host.met;
                     at(now_ + costs_.rates().signal_us, Happening::seen, rank, 0);
                 }
-                return host.met == per_host ? none : other_behind([](const Actor& a) { return !a.met; });
+                return other_behind([](const Actor& a) { return !a.met; });
             }
             case StepKind::settle: return other_behind([&](const Actor& a) { return a.released < op.round; });
             case StepKind::read:
@@ -531,7 +534,6 @@ class Stage {
         Index last = none;
         for (Index rank = 0; rank < actors_.size(); ++rank) {
             double& finish = played_.finish_us[rank];
-            if (actors_[rank].program->ops.empty()) finish = 0;
             if (finish == never && !conditions_.kill)
                 throw InternalError(fmt::format("the play of {} ends before rank {} is done", cast_.algorithm, rank));
             if (finish == never) continue;
@@ -595,6 +597,12 @@ class Stage {
 };
 
 }  // namespace
+
+double varied(double us, double jitter, std::uint64_t seed, std::uint64_t rank, std::uint64_t op) {
+    if (jitter == 0) return us;
+    const std::uint64_t bits = mixed(mixed(seed ^ mixed(rank)) + op);
+    return us * (1 + jitter * static_cast<double>(bits >> 11) * 0x1p-53);
+}
 
 Played play(const Cast& cast, const algorithm::Layout& layout, const algorithm::CostModel& model,
             const algorithm::StepCosts& costs, const Network& network, const Conditions& conditions,

@@ -25,6 +25,7 @@ namespace tutti::simulate {
 /// How a play differs from the usual one: late ranks, slow links, disturbed cores, a death.
 struct Conditions {
     std::vector<std::pair<Rank, double>> delays_us;  ///< ranks that begin later
+    std::vector<double> begins_us{};                 ///< when each played rank begins; empty: at 0
     struct SlowLink {
         int a = 0, b = 0;  ///< hosts
         double share = 1;  ///< of the capacity between them that is left, in each direction
@@ -40,6 +41,9 @@ struct Conditions {
     std::vector<double> told_us{};  ///< with `kill`: when each rank hears of it, and stops
     bool usual() const { return delays_us.empty() && slow_links.empty() && jitter == 0 && !kill; }
 };
+
+/// `us`, up to `jitter` times longer, by a hash of the rest.
+double varied(double us, double jitter, std::uint64_t seed, std::uint64_t rank, std::uint64_t op);
 
 inline constexpr double never = std::numeric_limits<double>::infinity();
 

@@ -15,9 +15,9 @@ using schedule::StepKind;
 
 class ProgramWriter {
  public:
-    ProgramWriter(const Schedule& s, Rank rank, int ranks, std::uint64_t element_bytes,
+    ProgramWriter(const Schedule& s, Rank rank, const Spread& spread, std::uint64_t element_bytes,
                   const algorithm::StepCosts& costs)
-        : schedule_(s), rank_(rank), ranks_(ranks), element_bytes_(element_bytes), costs_(costs) {}
+        : schedule_(s), rank_(rank), spread_(spread), element_bytes_(element_bytes), costs_(costs) {}
 
     Program write() {
         program_.in_slots = schedule_.in_slots;
@@ -45,7 +45,7 @@ class ProgramWriter {
     using Index = std::uint32_t;
     static constexpr Index none = std::numeric_limits<Index>::max();
 
-    int distance_to(Rank peer) const { return (peer - rank_ + ranks_) % ranks_; }
+    int distance_to(Rank peer) const { return spread_.distance(rank_, peer); }
 
     void add(const Step& step) {
         const auto index = static_cast<Index>(program_.ops.size());
@@ -95,7 +95,7 @@ class ProgramWriter {
 
     const Schedule& schedule_;
     Rank rank_;
-    int ranks_;
+    Spread spread_;
     std::uint64_t element_bytes_;
     const algorithm::StepCosts& costs_;
     Program program_;
@@ -106,10 +106,10 @@ class ProgramWriter {
 
 }  // namespace
 
-Program compile(const Schedule& schedule, Rank rank, int ranks, std::uint64_t element_bytes,
+Program compile(const Schedule& schedule, Rank rank, const Spread& spread, std::uint64_t element_bytes,
                 const algorithm::StepCosts& costs) {
-    TUTTI_ASSERT(rank >= 0 && rank < ranks && element_bytes > 0);
-    return ProgramWriter(schedule, rank, ranks, element_bytes, costs).write();
+    TUTTI_ASSERT(rank >= 0 && rank < spread.size && spread.ranks % spread.cluster() == 0 && element_bytes > 0);
+    return ProgramWriter(schedule, rank, spread, element_bytes, costs).write();
 }
 
 Program repeated(const Program& once, int calls) {

@@ -11,6 +11,24 @@
 
 namespace tutti::simulate {
 
+/// Ranks that call a collective together: `size` of them, each `stride` ranks behind the last. All `ranks` are in such
+/// groups: rank r is number r / stride % size of its own.
+struct Spread {
+    int ranks = 1, size = 1, stride = 1;
+    static Spread all(int ranks) { return {ranks, ranks, 1}; }
+    /// One group reaches over all ranks, so that each rank has a neighbour at each multiple of the stride.
+    bool spans() const { return cluster() == ranks; }
+    /// After how many ranks the groups repeat.
+    int cluster() const { return size * stride; }
+    int number(int rank) const { return rank / stride % size; }
+    int group(int rank) const { return rank / cluster() * stride + rank % stride; }
+    /// From one member to another, in ranks, modulo all of them.
+    int distance(int from, int to) const {
+        return spans() ? (to - from + size) % size * stride : ((to - from) * stride + ranks) % ranks;
+    }
+    friend bool operator==(const Spread&, const Spread&) = default;
+};
+
 struct Op {
     schedule::StepKind kind = schedule::StepKind::copy;
     std::uint32_t peer = 0;    ///< messages: in Program::to of a send, Program::from of a receive
@@ -41,8 +59,8 @@ struct Program {
     friend bool operator==(const Program&, const Program&) = default;
 };
 
-/// `rank`: whose schedule it is, of `ranks`.
-Program compile(const schedule::Schedule& schedule, Rank rank, int ranks, std::uint64_t element_bytes,
+/// `rank`: whose schedule it is, in its group.
+Program compile(const schedule::Schedule& schedule, Rank rank, const Spread& spread, std::uint64_t element_bytes,
                 const algorithm::StepCosts& costs);
 
 /// The same call `calls` times: a rank begins the next one when its part of the one before is done.
