@@ -31,7 +31,14 @@ struct Shape {
             .value();
     }
     // A byte between hosts where `ranks` of each host send at once.
-    double byte_us(double ranks) const { return std::max(stream, ranks * card); }
+    // A core sends its bytes and receives those of others.
+    double byte_us(double ranks) const { return std::max(2 * stream, ranks * card); }
+    // Messages to and from `others` ranks at once: the first is on its way while the core sends the others.
+    double direct_us(double others, double message_bytes, double beside) const {
+        const double latency = message - call;
+        return others * (call + message_bytes * byte_us(beside)) + std::max(0.0, latency - (others - 1) * call / 2) +
+               announced(message_bytes);
+    }
     double levels(double of) const { return std::ceil(std::log2(of)); }
     // Of a long message, which is announced and waits for its receive.
     double announced(double message_bytes) const {
@@ -74,7 +81,7 @@ double all_reduce_hierarchical(const Shape& s) {
         s.inside_us(Collective::reduce, "two_shot", s.bytes) + s.inside_us(Collective::broadcast, "shared", s.bytes);
     if (s.bytes * s.hosts <= 65536) {  // Context::exchange()
         const double others = s.hosts - 1;
-        return inside + s.message + others * s.call + others * s.bytes * (s.byte_us(1) + s.sum);
+        return inside + s.direct_us(others, s.bytes, 1) + others * s.bytes * s.sum;
     }
     return inside + ring_us(s, s.hosts, s.bytes, 1);
 }
@@ -106,11 +113,7 @@ double all_reduce_ring(const Shape& s) {
 }
 double all_reduce_direct(const Shape& s) {
     const double others = s.n - 1;
-    return s.message + others * (s.call + s.bytes * (s.byte_us(s.per_host) + s.sum));
-}
-double all_reduce_two_shot(const Shape& s) {
-    const double others = s.n - 1;
-    return 2 * (s.message + others * (s.call + s.bytes / s.n * s.byte_us(s.per_host))) + s.bytes * s.sum;
+    return s.direct_us(others, s.bytes, s.per_host) + others * s.bytes * s.sum;
 }
 
 // Blocks of `s.bytes` bytes from here on. All blocks of a rail come to each rank of it, and go round inside the host.
@@ -119,8 +122,7 @@ double gather_inside(const Shape& s) {
 }
 double gather_rails(const Shape& s) {
     const double others = s.hosts - 1;
-    return s.message + s.announced(std::min(s.bytes, s.tile)) + others * (s.call + s.bytes * s.byte_us(s.per_host)) +
-           gather_inside(s);
+    return s.direct_us(others, s.bytes, s.per_host) + gather_inside(s);
 }
 double gather_circulant(const Shape& s) {
     if (!s.even) return circulant_us(s, s.n, s.bytes * s.n, s.per_host) + s.bytes * s.n * s.copy;
@@ -138,7 +140,7 @@ double gather_ring(const Shape& s) {
     return (s.n - 1) * (s.message + s.announced(s.bytes) + s.bytes * s.byte_us(1));
 }
 double gather_direct(const Shape& s) {
-    return s.message + s.announced(s.bytes) + (s.n - 1) * (s.call + s.bytes * s.byte_us(s.per_host));
+    return s.direct_us(s.n - 1, s.bytes, s.per_host);
 }
 
 double scatter_inside(const Shape& s) {
@@ -146,8 +148,7 @@ double scatter_inside(const Shape& s) {
 }
 double scatter_rails(const Shape& s) {
     const double others = s.hosts - 1;
-    return s.message + s.announced(std::min(s.bytes, s.tile)) + others * (s.call + s.bytes * s.byte_us(s.per_host)) +
-           s.hosts * s.bytes * s.sum / 3 + scatter_inside(s);
+    return s.direct_us(others, s.bytes, s.per_host) + s.hosts * s.bytes * s.sum / 3 + scatter_inside(s);
 }
 double scatter_circulant(const Shape& s) {
     if (!s.even) return circulant_us(s, s.n, s.bytes * s.n, s.per_host) + s.bytes * s.n * (s.copy + s.sum);
@@ -162,11 +163,11 @@ double scatter_ring(const Shape& s) {
     return (s.n - 1) * (s.message + s.announced(s.bytes) + s.bytes * (s.byte_us(1) + s.sum));
 }
 double scatter_direct(const Shape& s) {
-    return s.message + s.announced(s.bytes) + (s.n - 1) * (s.call + s.bytes * (s.byte_us(s.per_host) + s.sum / 3));
+    return s.direct_us(s.n - 1, s.bytes, s.per_host) + (s.n - 1) * s.bytes * s.sum / 3;
 }
 
 double exchange_pairwise(const Shape& s) {
-    return s.message + s.announced(s.bytes) + (s.n - s.per_host) * (s.call + s.bytes * s.byte_us(s.per_host)) +
+    return s.direct_us(s.n - s.per_host, s.bytes, s.per_host) +
            (s.per_host - 1) * (s.near + s.bytes * (2 * s.copy + s.cross));
 }
 double exchange_bruck(const Shape& s) {
@@ -186,7 +187,7 @@ double scan_chain(const Shape& s) {
            s.bytes * (s.byte_us(1) + s.sum);
 }
 double scan_direct(const Shape& s) {
-    return s.message + (s.n - 1) * (s.call + s.bytes * (s.byte_us(s.per_host) + s.sum));
+    return s.direct_us(s.n - 1, s.bytes, s.per_host) + (s.n - 1) * s.bytes * s.sum;
 }
 
 struct Row {
@@ -202,7 +203,6 @@ const Row rows[] = {
     {Collective::all_reduce, "recursive_halving", all_reduce_halving},
     {Collective::all_reduce, "ring", all_reduce_ring},
     {Collective::all_reduce, "direct", all_reduce_direct},
-    {Collective::all_reduce, "two_shot_messages", all_reduce_two_shot},
     {Collective::all_gather, "rails", gather_rails},
     {Collective::all_gather, "circulant", gather_circulant},
     {Collective::all_gather, "bruck", gather_bruck},

@@ -16,7 +16,7 @@ namespace tutti::algorithm {
 
 /// From so many hosts on these formulas choose (plan.cpp).
 inline constexpr int many_hosts_from = 5;
-inline constexpr double card_streams = 3;
+inline constexpr double card_streams = 2;
 
 bool has_many_hosts(const Layout& layout);
 

@@ -1,5 +1,6 @@
 #include "cli/tuning.hpp"
 
+#include "algorithm/scale.hpp"
 #include "core/env.hpp"
 #include "tune/tune.hpp"
 
@@ -13,7 +14,8 @@ algorithm::Tuning tuning_of_this_host() {
 }
 
 std::string source_of(const algorithm::Layout& layout) {
-    if (!layout.tuning.costs) return "assumed, and not asked: the table's limits choose";
+    if (!layout.tuning.costs)
+        return algorithm::has_many_hosts(layout) ? "assumed" : "assumed, and not asked: the table's limits choose";
     std::string source = "measured on this host";
     if (tune::measured_while_busy()) source += " while it was busy: later starts measure again";
     if (layout.machines > 1) source += "; the others are assumed to be alike";
