@@ -493,6 +493,15 @@ TEST(Selection, prices_prefixes_by_length) {
     }
 }
 
+// Ranks of one machine that talk over TCP share its cores, which the formulas for many hosts do not know.
+TEST(Selection, knows_many_hosts_from_ranks_that_share_none) {
+    Layout spread = layout_of(13, 1, 1 << 17);
+    const Request request{.collective = Collective::all_reduce, .element_bytes = 4, .count = 1 << 14};
+    EXPECT_EQ(choose(spread, request).algorithm, "recursive_halving");
+    spread.machines = 13;
+    EXPECT_EQ(choose(spread, request).algorithm, "circulant");
+}
+
 // A prefix must not have a rank's values twice, and not in another place.
 TEST(Prover, holds_prefixes_to_the_order_of_ranks) {
     const Layout layout = layout_of(4, 1, 4);

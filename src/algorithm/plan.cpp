@@ -165,7 +165,7 @@ Found find(const Context& c) {
     if (Found found = by_rule(c); found.row != nullptr) return found;
     if (Found found = by_user(c); found.user != nullptr) return found;
     Found usual = by_limits(c);
-    if (has_many_hosts(c.layout)) {
+    if (is_chosen_at_scale(c.layout)) {
         if (Found at_scale = by_scale(c, usual); at_scale.row != nullptr) return at_scale;
     }
     return c.layout.tuning.costs && !c.request.symmetric ? by_cost(c, *c.layout.tuning.costs, usual) : usual;
@@ -284,11 +284,11 @@ std::vector<Estimate> estimates(const Layout& layout, const Request& request, co
     const Context context(layout, request);
     std::vector<Estimate> result;
     for (const std::string& name : applicable(layout, request)) {
-        auto us = has_many_hosts(layout) ? at_scale_us(context, name, costs) : std::nullopt;
-        if (!us)
-            us = predicted_us(layout, request.collective, name, decisive_bytes(request),
-                              context.tile() * request.element_bytes, costs);
-        result.push_back({name, us});
+        const auto at_scale = has_many_hosts(layout) ? at_scale_us(context, name, costs) : std::nullopt;
+        const auto usual = predicted_us(layout, request.collective, name, decisive_bytes(request),
+                                        context.tile() * request.element_bytes, costs);
+        const bool by_scale = at_scale && (!usual || is_chosen_at_scale(layout));
+        result.push_back({name, by_scale ? at_scale : usual});
     }
     return result;
 }

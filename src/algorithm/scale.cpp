@@ -231,6 +231,10 @@ bool has_many_hosts(const Layout& layout) {
     return !layout.host_of.empty() && std::ranges::max(layout.host_of) + 1 >= many_hosts_from;
 }
 
+bool is_chosen_at_scale(const Layout& layout) {
+    return layout.machines >= many_hosts_from && has_many_hosts(layout);
+}
+
 CostModel costs_at_scale(const Layout& layout) {
     CostModel costs = layout.tuning.costs.value_or(CostModel{});
     if (!layout.tuning.costs)

@@ -18,7 +18,12 @@ namespace tutti::algorithm {
 inline constexpr int many_hosts_from = 5;
 inline constexpr double card_streams = 2;
 
+/// Hosts of the layout: the ranks of each share memory.
 bool has_many_hosts(const Layout& layout);
+
+/// Whether these formulas choose: there are also so many machines. Ranks of one machine that talk over TCP are hosts of
+/// the layout, and share the machine's cores, which the formulas of cost.hpp know.
+bool is_chosen_at_scale(const Layout& layout);
 
 /// The layout's numbers; without any, assumed ones, with a core for each rank.
 CostModel costs_at_scale(const Layout& layout);

@@ -15,7 +15,7 @@ algorithm::Tuning tuning_of_this_host() {
 
 std::string source_of(const algorithm::Layout& layout) {
     if (!layout.tuning.costs)
-        return algorithm::has_many_hosts(layout) ? "assumed" : "assumed, and not asked: the table's limits choose";
+        return algorithm::is_chosen_at_scale(layout) ? "assumed" : "assumed, and not asked: the table's limits choose";
     std::string source = "measured on this host";
     if (tune::measured_while_busy()) source += " while it was busy: later starts measure again";
     if (layout.machines > 1) source += "; the others are assumed to be alike";

@@ -78,7 +78,7 @@ class Tree {
     std::map<LineId, Lifeline> lines_;
     std::vector<bool> gone_;
     std::vector<bool> gone_untold_;  // of the others, before they had heard of the world's end
-    std::set<int> awaited_;  // children that have not connected yet
+    std::set<int> awaited_;          // children that have not connected yet
 };
 
 }  // namespace tutti::rendezvous

@@ -59,7 +59,7 @@ TEST(Choice, TakesSeldomMuchLongerThanTheBest) {
                     const std::string chosen = algorithm::choose(q.layout, q.request).algorithm;
                     const double times = regret(q, chosen);
                     EXPECT_LT(times, 1.75) << fmt::format("{} of {} bytes between {} hosts, {}: {}",
-                                                         to_string(collective), bytes, hosts, network, chosen);
+                                                          to_string(collective), bytes, hosts, network, chosen);
                     ++cases;
                     good += times <= 1.2 ? 1 : 0;
                 }
