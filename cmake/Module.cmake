@@ -37,6 +37,11 @@ function(compile_as_program target)
   target_precompile_headers(${target} REUSE_FROM tutti-program-headers)
 endfunction()
 
+# set_small_sources(file…): the same for single sources of a room.
+function(set_small_sources)
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${small_code}" SKIP_PRECOMPILE_HEADERS ON)
+endfunction()
+
 function(add_module name)
   cmake_parse_arguments(arg "OF_PROGRAM;SMALL" "" "SOURCES;DEPENDS;LIBRARIES;TESTS" ${ARGN})
   add_library(tutti-${name} STATIC ${arg_SOURCES})

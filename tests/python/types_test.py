@@ -1,5 +1,6 @@
 """What a checker of types says about programs: right ones pass mypy --strict, wrong ones are refused at the line that is
 wrong, and what a call returns is known from async_op."""
+import os
 import pathlib
 import re
 import subprocess
@@ -8,6 +9,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")), "mypy")
 sys.path.insert(0, str(ROOT / "tests/support"))
 from rows import main
 
@@ -121,7 +123,7 @@ def faults(program, *options):
     """Numbers of the lines that mypy refuses, from 1, and what it says."""
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "program.py").write_text(program)
-        done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", f"{tempfile.gettempdir()}/tutti-mypy",
+        done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", CACHE,
                                *options, "program.py"], capture_output=True, text=True, cwd=folder)
     if done.returncode > 1:
         raise AssertionError(done.stdout + done.stderr)
