@@ -2,6 +2,7 @@
 
 #include "core/descriptors.hpp"
 #include "scale/children.hpp"
+#include "scale/served_store.hpp"
 
 #include <tutti/store.hpp>
 
@@ -70,13 +71,7 @@ void run_clients(int first, int last, Gates& gates) {
 
 StoreFigures measure_store(int clients) {
     Gates gates;
-    const Child server([&] {
-        descriptors::raise();
-        const TCPStore store({.is_master = true, .wait_for_workers = false});
-        gates.number(port) = store.port();
-        std::this_thread::sleep_for(1h);  // it is killed
-    });
-    while (gates.number(port) == 0) std::this_thread::sleep_for(1ms);
+    const Child server = serve_store(gates, port);
     std::vector<Child> processes;
     for (int first = 0; first < clients; first += threads_of_process) {
         const int last = std::min(clients, first + threads_of_process);

@@ -2,6 +2,7 @@
 
 #include "core/descriptors.hpp"
 #include "scale/children.hpp"
+#include "scale/served_store.hpp"
 
 #include <tutti/distributed.hpp>
 #include <tutti/groups.hpp>
@@ -159,13 +160,7 @@ void run_ranks(const Plan& plan, int first, int last, Gates& gates) {
 
 void measure(const Plan& plan, WorldFigures& figures) {
     Gates gates;
-    const Child server([&] {
-        descriptors::raise();
-        const TCPStore store({.is_master = true, .wait_for_workers = false});
-        gates.number(port) = store.port();
-        std::this_thread::sleep_for(1h);  // it is killed
-    });
-    while (gates.number(port) == 0) std::this_thread::sleep_for(1ms);
+    const Child server = serve_store(gates, port);
     std::vector<Child> processes;
     for (int first = 0; first < plan.ranks - 1; first += ranks_of_process) {
         const int end = std::min(plan.ranks - 1, first + ranks_of_process);

@@ -9,6 +9,7 @@
 
 #include "algorithm/table.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -17,6 +18,8 @@ namespace tutti::algorithm {
 /// From so many hosts on these formulas choose (plan.cpp).
 inline constexpr int many_hosts_from = 5;
 inline constexpr double card_streams = 2;
+/// Longer messages are announced first, and wait for their receive (transport::Mailbox::eager_bytes).
+inline constexpr std::uint64_t longest_eager_bytes = 256 << 10;
 
 /// Hosts of the layout: the ranks of each share memory.
 bool has_many_hosts(const Layout& layout);

@@ -1,5 +1,6 @@
 #include "simulate/player.hpp"
 
+#include "algorithm/scale.hpp"
 #include "core/assert.hpp"
 #include "transport/mailbox.hpp"
 
@@ -18,6 +19,7 @@ namespace {
 
 using schedule::StepKind;
 using Index = std::uint32_t;
+static_assert(algorithm::longest_eager_bytes == transport::Mailbox::eager_bytes);
 constexpr Index none = std::numeric_limits<Index>::max();
 
 enum class Happening : std::uint8_t {

@@ -5,6 +5,7 @@
 #include "algorithm/select.hpp"
 #include "simulate/cast.hpp"
 #include "simulate/goal.hpp"
+#include "simulate/test_machine.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,32 +17,14 @@
 namespace tutti::simulate {
 namespace {
 
-using algorithm::CostModel;
 using algorithm::StepCosts;
 
-// Numbers without any fraction that hides an error: a message of B bytes takes 3 + 10 + B/1000 + 2 us.
-CostModel round_numbers() {
-    CostModel costs;
-    costs.cores = 64;
-    costs.cache_kb = 1 << 20;
-    costs.tcp_send_us = 3;
-    costs.tcp_receive_us = 2;
-    costs.tcp_us = 15;
-    costs.tcp_gbps = 1;
-    costs.combine_gbps = 4;
-    costs.cache_copy_gbps = 8;
-    return costs;
-}
 constexpr double o_send = 3, o_receive = 2, latency = 10, us_a_byte = 1e-3, sum_us_a_byte = 0.25e-3;
 
 Question question(Collective collective, int ranks, int hosts, std::uint64_t count, std::string algorithm = {}) {
     Question q;
     q.costs = round_numbers();
-    for (int rank = 0; rank < ranks; ++rank) q.layout.host_of.push_back(rank / (ranks / hosts));
-    q.layout.shared_memory = true;
-    q.layout.slot_bytes = 128 << 10;
-    q.layout.slots = 8;
-    q.layout.machines = hosts;
+    q.layout = layout_of_hosts(ranks, hosts);
     q.request.collective = collective;
     q.request.element_bytes = 4;
     q.request.count = count;

@@ -23,7 +23,7 @@ using algorithm::Layout;
 constexpr std::size_t times_max = 100'000'000;  // pieces by ranks
 constexpr double same_us = 1e-6;
 
-// One of the step's calls: who is played, and the last play.
+// One of the step's calls: the ranks that are played, and the times of the last play.
 struct Scene {
     Layout layout;
     Place place;

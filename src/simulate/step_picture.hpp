@@ -10,7 +10,7 @@
 
 namespace tutti::simulate {
 
-/// `title`: what was asked.
+/// `title` names the question, above the drawing.
 std::string picture_of(const StepAnswer& answer, const WholeStep& step, std::string_view title);
 
 }  // namespace tutti::simulate

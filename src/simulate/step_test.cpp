@@ -3,6 +3,7 @@
 
 #include "algorithm/plan.hpp"
 #include "simulate/step_picture.hpp"
+#include "simulate/test_machine.hpp"
 
 #include <tutti/error.hpp>
 
@@ -14,28 +15,10 @@
 namespace tutti::simulate::step_test {
 namespace {
 
-// A message of B bytes takes 3 + B/1000 + 10 + 2 us, and a sum of B bytes B/4000 us.
-algorithm::CostModel round_numbers() {
-    algorithm::CostModel costs;
-    costs.cores = 64;
-    costs.cache_kb = 1 << 20;
-    costs.tcp_send_us = 3;
-    costs.tcp_receive_us = 2;
-    costs.tcp_us = 15;
-    costs.tcp_gbps = 1;
-    costs.combine_gbps = 4;
-    costs.cache_copy_gbps = 8;
-    return costs;
-}
-
 StepQuestion question(int ranks, int hosts) {
     StepQuestion q;
     q.costs = round_numbers();
-    for (int rank = 0; rank < ranks; ++rank) q.layout.host_of.push_back(rank / (ranks / hosts));
-    q.layout.shared_memory = true;
-    q.layout.slot_bytes = 128 << 10;
-    q.layout.slots = 8;
-    q.layout.machines = hosts;
+    q.layout = layout_of_hosts(ranks, hosts);
     return q;
 }
 

@@ -28,7 +28,7 @@ namespace tutti::store {
 class FailoverClient {
  public:
     /// `first`: the connection by which this client, `id`, has joined at `server`; it must outlive this object.
-    /// `standby`: what is known of it beforehand; the server may name another one.
+    /// `standby`: its address, if the caller knows one beforehand; the server may name another one.
     FailoverClient(TcpClient& first, ClientId id, const net::Address& server, const security::Secret& secret,
                    std::string name, const std::optional<net::Address>& standby);
     ~FailoverClient();
