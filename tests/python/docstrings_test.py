@@ -4,8 +4,10 @@ import importlib
 import inspect
 import pathlib
 import sys
+import tempfile
 import unittest
 from datetime import timedelta
+from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import numpy as np
@@ -39,6 +41,11 @@ class Docstrings(unittest.TestCase):
         self.addCleanup(dist.destroy_process_group)
 
     def test_examples_run(self):
+        folder = tempfile.TemporaryDirectory()  # of the files that examples make
+        self.addCleanup(folder.cleanup)
+        patch = mock.patch.object(tempfile, "tempdir", folder.name)
+        patch.start()
+        self.addCleanup(patch.stop)
         finder, runner = doctest.DocTestFinder(exclude_empty=True), doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
         ran = set()
         for name in MODULES:

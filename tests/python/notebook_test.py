@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 import unittest.mock
@@ -33,7 +34,9 @@ class Notebooks(unittest.TestCase):
 
         notebook = nbformat.read(ROOT / "examples/python/notebook.ipynb", as_version=4)
         self.assertEqual([cell for cell in notebook.cells if cell.get("outputs")], [], "outputs do not belong into the file")
-        nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+        # The kernel, and the files that the example makes, have a folder for temporary ones that goes with the test.
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, TMPDIR=folder):
+            nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
         printed = "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", ()))
         self.assertIn("4 ranks found [ 2.  -3.   0.5]", printed)
         self.assertIn("call tutti.distributed.destroy_process_group() in a cell", printed)
