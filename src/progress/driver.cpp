@@ -228,6 +228,13 @@ void Driver::sleep(milliseconds limit, const std::function<bool()>& done) {
     });
 }
 
+void Driver::wake() noexcept {
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // the news before, and the load after it
+    if (!asleep_) return;                                 // it looks for news before it sleeps
+    TUTTI_ASSERT(neighbours_ != nullptr);
+    if (const auto& arena = neighbours_->arena()) arena->ring_doorbell(neighbours_->own_local());
+}
+
 // Beside a computation on the same core a thread that yields comes last (core/waiting): so this one yields only where
 // that costs little.
 void Driver::run_thread() {

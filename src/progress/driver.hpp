@@ -89,6 +89,9 @@ class Driver {
     void drive_in_background(Start start = Start::after_a_moment);
     /// Whether the system could not create the progress thread.
     bool lacks_thread() const noexcept { return lacks_thread_; }
+    /// Any thread: ends a sleep of the thread that drives. News come over sockets, and a rank may sleep in memory,
+    /// where only its neighbours ring.
+    void wake() noexcept;
     bool is_own_thread() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
     /// Ends the progress thread.
     void stop();

@@ -104,6 +104,29 @@ TEST_F(DriverOf, a_thread_that_waits_for_a_librarys_threads_sleeps_at_once) {
     EXPECT_GT(work_.moves, 20);
 }
 
+// News of a death come over a socket, which does not wake a rank that sleeps in memory.
+TEST(Driver, who_brings_news_wakes_a_rank_that_sleeps_in_memory) {
+    const auto arena = transport::Arena::create_private({.ranks = 2});
+    const transport::Neighbours both{0, 2, {0, 1}, {0, 1}, arena, transport::Reads::no};
+    Work work;
+    Driver driver("test", 0);
+    driver.attach(work, both);
+    driver.waiting().choose(settings::Wait::sleep, 2, 2, 0);
+    std::atomic<bool> over{false};
+    const Instant start = Clock::now();
+    std::thread sleeper([&] {
+        driver.pause(1, std::chrono::hours(1));
+        over = true;
+    });
+    while (!over && Clock::now() - start < seconds(60)) {
+        driver.wake();
+        std::this_thread::sleep_for(milliseconds(1));
+    }
+    EXPECT_TRUE(over);
+    if (!over) arena->ring_doorbell(0);
+    sleeper.join();
+}
+
 TEST_F(DriverOf, a_signal_ends_a_wait_once) {
     request_interrupt();
     EXPECT_EQ(driver_.wait([] { return false; }, Deadline::after(seconds(60)), Deadline::never()),

@@ -214,7 +214,10 @@ void World::meet_the_others(const ProcessGroupOptions& options, rendezvous::Atte
     const std::string cannot_share = sharing_.prepare();
     membership_ = std::make_unique<rendezvous::Membership>(rendezvous::MembershipOptions{
         options.store, rank(), size(), deadline, options.listen_host,
-        [this](const rendezvous::Verdict& v) { verdicts_.hear(v); },
+        [this](const rendezvous::Verdict& v) {
+            verdicts_.hear(v);
+            driver_.wake();
+        },
         [&] { return size() > 1 ? tune::offer(setting, rank() == 0) : std::string(); }, decide, on_decision,
         [this](const UniqueFd& visitor) { sharing_.give_to(visitor); }, transport::PeerMemory::place_to_try(),
         cannot_share, &attempt, joining.terms, joining.check});

@@ -131,7 +131,7 @@ class World final : public std::enable_shared_from_this<World> {
     Verdicts verdicts_;
     OperationsInFlight flight_;
     HostSharing sharing_;
-    std::unique_ptr<rendezvous::Membership> membership_;  // its thread calls verdicts_ and sharing_
+    std::unique_ptr<rendezvous::Membership> membership_;  // its thread calls verdicts_, sharing_ and driver_
     std::unique_ptr<Dialer> dialer_;                      // makes connections for the links
     std::unique_ptr<transport::Neighbours> neighbours_;
     std::unique_ptr<transport::Links> links_;
