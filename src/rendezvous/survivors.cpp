@@ -15,7 +15,8 @@ namespace tutti::rendezvous {
 namespace {
 
 constexpr Milliseconds first_look{15}, between_looks{60};
-constexpr Milliseconds turn{4}, turn_of_others{40};  // of the rank that makes the list, and of those that wait for it
+constexpr Milliseconds turn{4},
+    turn_of_others{40};  // of the rank that makes the list; at most, of those that wait for it
 // The first word of the result: then come the ranks, or milliseconds and the missing ranks.
 constexpr const char* agreed = "agreed";
 constexpr const char* too_late = "late";
@@ -72,7 +73,7 @@ StoreTalk<std::vector<int>> Survivors::agree() {
 
 StoreTalk<std::string> Survivors::wait_for_result() {
     for (;;) {
-        const StoreRequest asked = in_store(ask::await("result", decides() ? turn : turn_of_others));
+        const StoreRequest asked = in_store(ask::await("result", decides() ? turn : pause(turn, turn_of_others)));
         const StoreAnswer known = co_await asked;
         if (known.is_there()) co_return known.value();
         terms_.check();
@@ -135,8 +136,15 @@ StoreTalk<bool> Survivors::look_after(std::vector<int> ranks) {
             co_await say("gone", rank);
         }
     }
-    next_look_ = Clock::now() + between_looks;
+    next_look_ = Clock::now() + pause(first_look, between_looks);
     co_return true;
+}
+
+// As long as this rank has waited so far. Most deaths are known within milliseconds of each other, so a rank that looks
+// soon again loses little by having looked too early; one that has waited long asks seldom.
+Milliseconds Survivors::pause(Milliseconds least, Milliseconds most) const {
+    TUTTI_ASSERT(least <= most);
+    return std::clamp(std::chrono::duration_cast<Milliseconds>(Clock::now() - start_), least, most);
 }
 
 bool Survivors::patience_is_over() const {

@@ -57,6 +57,7 @@ class Survivors {
     StoreTalk<std::string> settle(std::string outcome);
     std::vector<int> hear_of_the_gone();
     bool patience_is_over() const;
+    Milliseconds pause(Milliseconds least, Milliseconds most) const;
     bool decides() const;
     int first_left() const;
     std::vector<int> missing() const;
