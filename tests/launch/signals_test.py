@@ -206,6 +206,18 @@ class OnATerminal(CliCase):
             self.assertEqual(job.status(), 130)
 
 
+def heard(job, said, text, count, seconds=60):
+    """What the job has said by the time it has said this text so often."""
+    end = time.monotonic() + seconds
+    while said.count(text) < count:
+        more = b""
+        if select.select([job.stdout], [], [], max(0, end - time.monotonic()))[0]:
+            more = os.read(job.stdout.fileno(), 65536)
+        assert more, f"expected {text} {count} times within {seconds} s, got {said}, exit status {job.poll()}"
+        said += more
+    return said
+
+
 class PassedOn(CliCase):
     def test_signals_for_the_ranks(self):
         names = ("SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGTSTP", "SIGCONT", "SIGWINCH")
@@ -213,9 +225,7 @@ class PassedOn(CliCase):
         # test's may be.
         with subprocess.Popen([TUTTI, "run", "-n", "2", sys.executable, "-c", LISTENER, *names], stdout=subprocess.PIPE,
                               process_group=0) as job:
-            said = b""
-            while said.count(b"ready") < 2:
-                said += job.stdout.readline()
+            said = heard(job, b"", b"ready", 2)
             for name in names:
                 job.send_signal(getattr(signal, name))
                 if name == "SIGTSTP":  # the launcher itself stops
@@ -224,8 +234,7 @@ class PassedOn(CliCase):
                         job.kill()
                     self.assertTrue(stopped)
                     job.send_signal(signal.SIGCONT)
-                while said.count(f"got {name}\n".encode()) < 2:
-                    said += job.stdout.readline()
+                said = heard(job, said, f"got {name}\n".encode(), 2)
             job.send_signal(signal.SIGTERM)
             self.assertEqual(job.wait(timeout=20), 143)
             for name in names[:4]:
@@ -235,19 +244,15 @@ class PassedOn(CliCase):
         """As Slurm sends one to a step, or systemctl kill to a unit: to the ranks as well, here after the launcher."""
         with subprocess.Popen([TUTTI, "run", "-n", "2", sys.executable, "-c", LISTENER, "SIGUSR1", "SIGUSR2", "SIGTERM"],
                               stdout=subprocess.PIPE, process_group=0) as job:
-            said = b""
-            while said.count(b"ready") < 2:
-                said += job.stdout.readline()
+            said = heard(job, b"", b"ready", 2)
             for number in (signal.SIGUSR1, signal.SIGUSR1, signal.SIGUSR2):
                 before = said.count(b"got " + number.name.encode())
                 for pid in [job.pid, *children(job.pid)]:
                     os.kill(pid, number)
-                while said.count(b"got " + number.name.encode()) < before + 2:
-                    said += job.stdout.readline()
+                said = heard(job, said, b"got " + number.name.encode(), before + 2)
                 time.sleep(0.3)
             job.send_signal(signal.SIGUSR2)  # and to the launcher alone
-            while said.count(b"got SIGUSR2") < 4:
-                said += job.stdout.readline()
+            said = heard(job, said, b"got SIGUSR2", 4)
             job.send_signal(signal.SIGTERM)
             said += job.stdout.read()
             self.assertEqual(job.wait(timeout=20), 143)
@@ -274,12 +279,9 @@ class PassedOn(CliCase):
             env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
             with subprocess.Popen([TUTTI, "run", "--hostfile", hosts, "--master-port", str(20000 + os.getpid() % 9000),
                                    sys.executable, "-c", LISTENER, "SIGUSR1", "SIGTERM"], stdout=subprocess.PIPE, env=env) as job:
-                said = b""
-                while said.count(b"ready") < 2:
-                    said += job.stdout.readline()
+                said = heard(job, b"", b"ready", 2)
                 job.send_signal(signal.SIGUSR1)
-                while said.count(b"got SIGUSR1") < 2:
-                    said += job.stdout.readline()
+                said = heard(job, said, b"got SIGUSR1", 2)
                 job.send_signal(signal.SIGINT)
                 said += job.stdout.read()
                 self.assertEqual(job.wait(timeout=20), 130, said)
