@@ -16,8 +16,9 @@ def sh(*command, check=True, **options):
 class Network:
     """Hosts 0 to 2, joined by a bridge of the kernel; and two more, 3 and 4, joined by a program that loses packets."""
 
-    def __init__(self, lossy_bridge):
-        self.tag = os.getpid() % 10000
+    def __init__(self, lossy_bridge, number=0):
+        """number: which of the networks of this process."""
+        self.tag = (os.getpid() + number * 37) % 10000
         self.net = f"10.214.{self.tag % 250}"
         self.bridge = f"db{self.tag}"
         self.lossy = None
