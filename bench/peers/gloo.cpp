@@ -1,4 +1,5 @@
-// Gloo as a peer, over its TCP transport: it has no shared memory. Ranks meet in the directory TUTTI_PEER_MEETING.
+// Gloo as a peer, over its TCP transport: it has no shared memory. Ranks meet in the directory TUTTI_PEER_MEETING, and
+// each listens at TUTTI_PEER_ADDRESS, or at 127.0.0.1.
 #include "peer.hpp"
 
 #pragma GCC diagnostic push
@@ -50,7 +51,8 @@ class Gloo final : public Peer {
  public:
     Gloo() : rank_(std::stoi(environment("RANK"))), size_(std::stoi(environment("WORLD_SIZE"))) {
         gloo::transport::tcp::attr where;
-        where.hostname = "127.0.0.1";
+        const char* address = std::getenv("TUTTI_PEER_ADDRESS");
+        where.hostname = address != nullptr ? address : "127.0.0.1";
         gloo::rendezvous::FileStore store(environment("TUTTI_PEER_MEETING"));
         auto context = std::make_shared<gloo::rendezvous::Context>(rank_, size_);
         auto device = gloo::transport::tcp::CreateDevice(where);

@@ -2,7 +2,8 @@
 """TCP between two network namespaces joined by a veth pair: tutti, the bare wire, Open MPI and Gloo, in turn.
 
 Usage: veth.py [--tutti build/bin/tutti] [--rounds 3] [--seconds 0.3] [--collective all_reduce] [--sizes 8,16M,64M,256M]
-               [--hosts 2] [--ranks-per-host 1] [--named pairwise] [--links 4] [--link-rate 500mbit] [--json FILE]
+               [--hosts 2] [--ranks-per-host 1] [--named pairwise] [--links 4] [--link-rate 500mbit] [--delay 1] [--loss 0.001]
+               [--json FILE]
                [--only tutti,unchecked,encrypted,named,wire,exchange,openmpi,mpich,gloo]
 
 Needs root, iproute2 and a C++ compiler; iperf3, the peers' programs (`make bench` builds them) and libgloo-dev where
@@ -18,7 +19,10 @@ mpich     left out where ranks outnumber the cores: its ranks spin, and a call t
 exchange  one byte with blocking calls: half a round trip, and a simultaneous exchange (both send, both receive).
 
 --links   the way between the namespaces is a bundle of links, and each connection stays on one of them, as its ports
-          tell: no single connection gets more than --link-rate. With one link --link-rate limits it; "": no limit.
+          tell: no single connection gets more than --link-rate, of which there may be several, with commas: one for each link.
+          With one link --link-rate limits it; "": no limit.
+--delay   milliseconds on the way, each way, and --loss, the share of frames that get lost: a program of the tests carries the
+          frames then (build/tests/hosts_bridge), which takes much of a CPU from 1 Gbit/s on.
 """
 import argparse
 import json
@@ -40,11 +44,21 @@ def bytes_of(text):
     return int(text[:-1]) << unit if unit else int(text)
 
 
-class Hosts:
-    """Namespaces 10.214.X.1, 10.214.X.2 and so on: two are joined by a pair of devices, more by a bridge."""
+def mbit_of(rate):
+    """Mbit/s of a rate as tc takes it."""
+    number, unit = rate[:-4], rate[-4:]
+    if unit not in ("mbit", "gbit"):
+        raise SystemExit(f"veth.py: --link-rate {rate}: expected a number and mbit or gbit, with --delay or --loss")
+    return float(number) * (1000 if unit == "gbit" else 1)
 
-    def __init__(self, count, links, rate):
+
+class Hosts:
+    """Namespaces 10.214.X.1, 10.214.X.2 and so on: two are joined by a pair of devices, more by a bridge, and two with a
+    delay or losses by a program that carries the frames. delay: in milliseconds, each way; loss: the share of frames."""
+
+    def __init__(self, count, links=1, rate="", delay=0.0, loss=0.0, carrier=None):
         self.links, self.rate = links, rate
+        self.delay, self.loss, self.carrier = delay, loss, carrier
         self.id = os.getpid() % 10000
         self.prefix = f"tb{self.id}-"
         self.names = [f"{self.prefix}{n + 1}" for n in range(count)]
@@ -55,25 +69,30 @@ class Hosts:
         try:
             for name in self.names:
                 self.ip("netns", "add", name)
-            if len(self.names) == 2:
+            if self.delay or self.loss:
+                self.ip("netns", "add", self.bridge)
+            elif len(self.names) == 2:
                 a, b = self.names
                 self.ip("link", "add", "eth0", "netns", a, "type", "veth", "peer", "name", "eth0", "netns", b)
             else:
                 self.ip("netns", "add", self.bridge)
                 self.ip("-n", self.bridge, "link", "add", "br0", "type", "bridge")
                 self.ip("-n", self.bridge, "link", "set", "br0", "up")
-            for number, name in enumerate(self.names if len(self.names) > 2 else []):
+            carried = self.delay or self.loss
+            for number, name in enumerate(self.names if len(self.names) > 2 or carried else []):
                 port = f"port{number}"
                 self.ip("link", "add", "eth0", "netns", name, "type", "veth", "peer", "name", port, "netns", self.bridge)
-                self.ip("-n", self.bridge, "link", "set", port, "master", "br0", "up")
+                self.ip("-n", self.bridge, "link", "set", port, *([] if carried else ["master", "br0"]), "up")
             for name, address in zip(self.names, self.addresses):
                 self.ip("-n", name, "addr", "add", address + "/24", "dev", "eth0")
                 self.ip("-n", name, "link", "set", "eth0", "up")
                 self.ip("-n", name, "link", "set", "lo", "up")
-                if self.rate:
+                if self.rate and not carried:
                     self.bundle(name)
             for name in self.names:
                 self.wait_until_up(name)
+            if carried:
+                self.carry()
         except BaseException:
             self.__exit__()
             raise
@@ -88,6 +107,18 @@ class Hosts:
                 except ProcessLookupError:
                     pass
             subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL)
+
+    def carry(self):
+        for name in self.names:
+            subprocess.run(["ip", "netns", "exec", name, self.carrier, "--whole-packets", "eth0"], check=True)
+        bridge = subprocess.Popen(["ip", "netns", "exec", self.bridge, self.carrier, "port0", "port1"], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, text=True)
+        rate = mbit_of(self.rate) if self.rate else 0
+        for command in ("", f"delay {self.delay}", f"loss {self.loss}", f"rate {rate}"):
+            if command:
+                print(command, file=bridge.stdin, flush=True)
+            if not (said := bridge.stdout.readline()).startswith(command or "ready"):
+                raise RuntimeError(f"{self.carrier} says \"{said.strip()}\": expected \"{command or 'ready'}\"")
 
     @staticmethod
     def ip(*words):
@@ -110,7 +141,8 @@ class Hosts:
             subprocess.run(["tc", "-n", name, *words], check=True)
         tc("qdisc", "add", "dev", "eth0", "root", "handle", "1:", "htb", "default", "1")
         for link in range(self.links):
-            tc("class", "add", "dev", "eth0", "parent", "1:", "classid", f"1:{link + 1}", "htb", "rate", self.rate,
+            rates = self.rate.split(",")
+            tc("class", "add", "dev", "eth0", "parent", "1:", "classid", f"1:{link + 1}", "htb", "rate", rates[link % len(rates)],
                "burst", "64k", "cburst", "64k", "quantum", "60000")
         for source in range(4):
             for target in range(4):
@@ -160,8 +192,8 @@ class Bench:
         return program if done.returncode == 0 else None
 
     def contenders(self):
-        of_pairs = ["wire", "exchange", "gloo"] if self.o.hosts == 2 and self.o.collective == "all_reduce" else []
-        known = ["tutti", "openmpi", *([] if self.crowded else ["mpich"]), *of_pairs]
+        of_pairs = ["wire", "exchange"] if self.o.hosts == 2 and self.o.collective == "all_reduce" else []
+        known = ["tutti", "openmpi", *([] if self.crowded else ["mpich"]), *of_pairs, "gloo"]
         wanted = self.o.only.split(",") if self.o.only else known
         asked_for = ["unchecked", "encrypted", "named"]
         if unknown := [name for name in wanted if name not in [*known, *asked_for]]:
@@ -184,10 +216,8 @@ class Bench:
         for name, start, launcher in (("openmpi", self.openmpi, "mpirun.openmpi"), ("mpich", self.mpich, "mpiexec.mpich")):
             if name in wanted and shutil.which(launcher) and os.path.exists(self.peer(name)):
                 found[name] = start
-        if "gloo" in wanted:
-            self.gloo_program = self.compile("all_reduce_gloo.cpp", "c++", "-lgloo")
-            if self.gloo_program:
-                found["gloo"] = self.gloo
+        if "gloo" in wanted and os.path.exists(self.peer("gloo")):
+            found["gloo"] = self.gloo
         return found
 
     def peer(self, name):
@@ -197,17 +227,28 @@ class Bench:
         return [host for host in range(self.o.hosts) for _ in range(self.o.ranks_per_host)]
 
     def tutti(self, **environment):
+        return self.read("tutti", self.own([], environment))
+
+    def regret(self):
+        """Of each case the time of the algorithm that is chosen to that of the best, in turns of one run."""
+        with open(self.own(["--regret", "--rounds", "3"], {})) as file:
+            return {(row["collective"], row["bytes"]): (1 + row["regret_percent"] / 100, row["chosen"], row["best"])
+                    for row in json.load(file)}
+
+    def own(self, more, environment):
         layout = self.layout()
         self.port += 1
         report = os.path.join(self.work, "tutti.json")
-        command = [self.o.tutti, "bench", self.o.collective, "--sizes", ",".join(map(str, self.sizes)), "--seconds",
-                   str(self.o.seconds), "--json", report, "--worker", "100 5 1"]
+        command = [self.o.tutti, "bench", self.o.collective, *self.sampling(report), "--worker", "100 5 1", *more]
         if self.pin != "pin":
             command.append("--no-pin")
         finish([self.hosts.start(host, command, RANK=rank, WORLD_SIZE=len(layout), MASTER_ADDR=self.hosts.addresses[0],
                                  MASTER_PORT=self.port, **environment)
                 for rank, host in enumerate(layout)])
-        return self.read("tutti", report)
+        return report
+
+    def sampling(self, report):
+        return ["--sizes", ",".join(map(str, self.sizes)), "--seconds", str(self.o.seconds), "--json", report]
 
     @staticmethod
     def read(name, report):
@@ -216,7 +257,7 @@ class Bench:
         for row in rows:
             if row["wrong"]:
                 raise RuntimeError(f"{name}: {row['wrong']} elements are wrong at {row['bytes']} bytes")
-        return {row["bytes"]: row["median_us"] for row in rows}
+        return {(row["collective"], row["bytes"]): row["median_us"] for row in rows}
 
     def wire(self):
         """Microseconds that S bytes take in each direction at iperf3's best rate."""
@@ -224,7 +265,7 @@ class Bench:
         for control in ([], ["-C", "reno"]):  # the system's congestion control, and one that does not pace
             for connections in (1, 2, 4):
                 best = max(best, self.wire_rate(["-P", str(connections), *control]))
-        return {size: size / best * 1e6 for size in self.sizes if size >= 1 << 20}
+        return {("all_reduce", size): size / best * 1e6 for size in self.sizes if size >= 1 << 20}
 
     def wire_rate(self, options):
         """Bytes a second in one direction, the mean of both."""
@@ -242,7 +283,7 @@ class Bench:
         server = self.hosts.start(0, [self.exchange_program, str(self.o.seconds), self.pin, "listen"])
         client = self.hosts.start(1, [self.exchange_program, str(self.o.seconds), self.pin, self.hosts.addresses[0]])
         words = finish([client, server])[0].split()
-        return {"half a round trip": float(words[0]), "exchange": float(words[1])}
+        return {("half a round trip", 8): float(words[0]), ("exchange", 8): float(words[1])}
 
     def agent(self, argument):
         """What MPI's launchers start their daemons with instead of logging in: it enters the host's namespace. Host names
@@ -257,8 +298,8 @@ class Bench:
 
     def mpi(self, name, launcher, **environment):
         report = os.path.join(self.work, f"{name}.json")
-        command = [*launcher, self.peer(name), self.o.collective, "--sizes", ",".join(map(str, self.sizes)), "--seconds",
-                   str(self.o.seconds), "--json", report, *(["--pin"] if self.pin == "pin" else [])]
+        command = [*launcher, self.peer(name), self.o.collective, *self.sampling(report),
+                   *(["--pin"] if self.pin == "pin" else [])]
         quoted = " ".join(f"'{word}'" for word in command)
         finish([self.hosts.start(0, ["unshare", "-u", "sh", "-c", f"hostname host1; exec {quoted}"], TMPDIR=self.work,
                                  **environment)])
@@ -285,21 +326,20 @@ class Bench:
 
     def gloo(self):
         meeting = tempfile.mkdtemp(dir=self.work)
-        layout = self.layout()
-        out = finish([self.hosts.start(host, [self.gloo_program, str(self.o.seconds), self.pin, *map(str, self.sizes)],
-                                       RANK=rank, WORLD_SIZE=len(layout), HOST=self.hosts.addresses[host], MEETING=meeting)
-                      for rank, host in enumerate(layout)])
-        return self.parse(out[0])
-
-    @staticmethod
-    def parse(text):
-        return {int(size): float(us) for size, us in (line.split() for line in text.splitlines())}
+        layout, report = self.layout(), os.path.join(self.work, "gloo.json")
+        command = [self.peer("gloo"), self.o.collective, *self.sampling(report), *(["--pin"] if self.pin == "pin" else [])]
+        finish([self.hosts.start(host, command, RANK=rank, WORLD_SIZE=len(layout), TUTTI_PEER_MEETING=meeting,
+                                 TUTTI_PEER_ADDRESS=self.hosts.addresses[host])
+                for rank, host in enumerate(layout)])
+        return self.read("gloo", report)
 
 
-def human(key):
-    if not isinstance(key, int):
-        return key
-    return f"{key >> 20} MB" if key >= 1 << 20 else f"{key >> 10} KB" if key >= 1 << 10 else f"{key} B"
+def human(size):
+    return f"{size >> 20} MB" if size >= 1 << 20 else f"{size >> 10} KB" if size >= 1 << 10 else f"{size} B"
+
+
+def carrier_of(tutti):
+    return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(tutti))), "tests/hosts_bridge")
 
 
 def main():
@@ -308,26 +348,29 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.3)
     parser.add_argument("--sizes", default="8,64K,1M,16M,64M,256M")
-    parser.add_argument("--collective", default="all_reduce")
+    parser.add_argument("--collective", default="all_reduce", help="one, or several with commas")
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("--ranks-per-host", type=int, default=1)
     parser.add_argument("--named", default="pairwise", help="the algorithm of the contender \"named\"")
     parser.add_argument("--only", default="")
     parser.add_argument("--links", type=int, choices=(1, 2, 4), default=1, help="bundled links")
     parser.add_argument("--link-rate", default="", help="of each link, as tc takes it; default: 500mbit for bundled ones, else no limit")
+    parser.add_argument("--delay", type=float, default=0.0, metavar="MS", help="on the way, each way; with two hosts")
+    parser.add_argument("--loss", type=float, default=0.0, help="the share of frames that get lost, with two hosts")
     parser.add_argument("--json", default="")
     options = parser.parse_args()
     if os.geteuid() != 0 or shutil.which("ip") is None:
         print("veth.py: network namespaces need root and the command ip (Debian package iproute2)", file=sys.stderr)
         return 77
-    if options.hosts < 2 or (options.links > 1 and options.hosts != 2):
-        parser.error("--hosts: expected two or more, and two with --links")
+    carried = options.delay or options.loss
+    if options.hosts < 2 or ((options.links > 1 or carried) and options.hosts != 2) or (options.links > 1 and carried):
+        parser.error("--hosts: expected two or more, and two with either --links or --delay and --loss")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     measured = {}
     work = tempfile.mkdtemp()
     try:
         rate = options.link_rate or ("500mbit" if options.links > 1 else "")
-        with Hosts(options.hosts, options.links, rate) as hosts:
+        with Hosts(options.hosts, options.links, rate, options.delay, options.loss, carrier_of(options.tutti)) as hosts:
             bench = Bench(options, hosts, work)
             contenders = bench.contenders()
             for _ in range(options.rounds):
@@ -336,18 +379,19 @@ def main():
                         measured.setdefault(name, {}).setdefault(key, []).append(us)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    rows = [{"contender": name, "case": key if isinstance(key, int) else 8, "what": human(key), "ranks": options.hosts * options.ranks_per_host,
-             "median_us": statistics.median(values), "all_us": values}
-            for name, keys in measured.items() for key, values in keys.items()]
+    rows = [{"contender": name, "case": size, "what": what if name == "exchange" else f"{what} {human(size)}", "collective": what,
+             "ranks": options.hosts * options.ranks_per_host, "median_us": statistics.median(values), "all_us": values}
+            for name, keys in measured.items() for (what, size), values in keys.items()]
     if options.json:
         with open(options.json, "w") as file:
             json.dump(rows, file, indent=1)
-    ours = {row["case"]: row["median_us"] for row in rows if row["contender"] == "tutti"}
-    print(f"{'contender':10} {'what':>18} {'median us':>12} {'GB/s':>7} {'tutti/it':>9}   rounds")
+    ours = {(row["collective"], row["case"]): row["median_us"] for row in rows if row["contender"] == "tutti"}
+    print(f"{'contender':10} {'what':>22} {'median us':>12} {'GB/s':>7} {'tutti/it':>9}   rounds")
     for row in rows:
         rate = f"{row['case'] / row['median_us'] / 1000:7.2f}" if row["case"] >= 1 << 20 else " " * 7
-        ratio = f"{ours[row['case']] / row['median_us']:9.2f}" if row["case"] in ours else " " * 9
-        print(f"{row['contender']:10} {row['what']:>18} {row['median_us']:12.2f} {rate} {ratio}   "
+        key = row["collective"], row["case"]
+        ratio = f"{ours[key] / row['median_us']:9.2f}" if key in ours else " " * 9
+        print(f"{row['contender']:10} {row['what']:>22} {row['median_us']:12.2f} {rate} {ratio}   "
               + " ".join(f"{us:.1f}" for us in row["all_us"]))
     return 0
 
