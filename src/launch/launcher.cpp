@@ -129,7 +129,7 @@ class Job {
                                                  : options.least_nodes == 0 ? options.nodes
                                                                             : options.least_nodes,
                                         .standby = options.standby,
-                                        .server = server_ ? &*server_ : nullptr,
+                                        .server = server_.get(),
                                         .last_call = options.last_call,
                                         .id = guard_.id(),
                                         .run_id = run_id_,
@@ -144,10 +144,12 @@ class Job {
         }
     }
 
-    int run() {
+    /// The exit status for the shell. Nothing: the job runs elsewhere().
+    std::optional<int> run() {
         for (int attempt = 0;; ++attempt) {
             std::optional<Nodes::Layout> next;
-            if (nodes_ && !await([&] { return (next = nodes_->layout(attempt)).has_value(); }, attempt)) return end_;
+            if (nodes_ && !await([&] { return (next = nodes_->layout(attempt)).has_value(); }, attempt))
+                return elsewhere_ ? std::nullopt : std::optional(end_);
             layout_ = next.value_or(layout_);
             attempt = nodes_ ? layout_.attempt : attempt;  // a launcher that takes a place comes to a later one
             const auto tasks = tasks_of(attempt);
@@ -174,6 +176,9 @@ class Job {
             if (nodes_) nodes_->stopped(attempt);
         }
     }
+    const std::optional<net::Address>& elsewhere() const noexcept { return elsewhere_; }
+    /// The server that this launcher serves, for those that look for the job here; null: none.
+    std::unique_ptr<store::TcpServer> signpost() { return std::move(server_); }
 
  private:
     // The launchers' store and MASTER_PORT, where programs that are not tutti's (PyTorch's) have rank 0 serve a store
@@ -197,17 +202,19 @@ class Job {
                                         : security::resolve_secret({.host = address_, .port = port_, .is_master = true},
                                                                    Deadline::after(milliseconds(5000)));
         secret_ = job.secret.to_text();
-        server_.emplace(std::move(listener), job.secret, job.serve_locally,
-                        options_.standby ? store::ServerKind::with_standby : store::ServerKind::plain);
+        server_ = std::make_unique<store::TcpServer>(
+            std::move(listener), job.secret, job.serve_locally,
+            options_.standby ? store::ServerKind::with_standby : store::ServerKind::plain);
     }
 
-    // False: the job ends before that, with end_.
+    // False: the job ends before that, with end_, or is elsewhere_.
     template <class Condition>
     bool await(Condition condition, int attempt) {
         TUTTI_ASSERT(nodes_ && attempt >= 0);
         for (;;) {
             nodes_->clear();
             if (condition()) return true;
+            if ((elsewhere_ = nodes_->elsewhere())) return false;
             if (const auto lost = nodes_->outcome(attempt)) {
                 end_ = lost->status;
                 const bool says_who = lost->text.starts_with("tutti run: ");
@@ -324,7 +331,8 @@ class Job {
     std::uint16_t port_ = options_.master_port;
     std::optional<std::string> secret_;  // node 0's
     std::optional<HeldPort> ranks_port_;
-    std::optional<store::TcpServer> server_;
+    std::unique_ptr<store::TcpServer> server_;
+    std::optional<net::Address> elsewhere_;
     std::optional<Nodes> nodes_;
     Nodes::Layout layout_;
     int repairs_ = 0;  // restarts that replaced ranks, in all attempts
@@ -338,8 +346,20 @@ int launch(const Options& options) {
     descriptors::raise();
     check_descriptors(options);
     prepare_process();
-    Job job(options);
-    return job.run();
+    Options here = options;
+    std::unique_ptr<store::TcpServer> signpost;  // at node 0's place, for launchers that come there
+    for (;;) {
+        net::Address elsewhere;
+        {
+            Job job(here);
+            if (const auto status = job.run()) return *status;
+            elsewhere = *job.elsewhere();
+            if (auto own = job.signpost()) signpost = std::move(own);
+        }
+        here.join = true;
+        here.master_addr = elsewhere.host;
+        here.master_port = elsewhere.port;
+    }
 }
 
 }  // namespace tutti::launch

@@ -236,6 +236,13 @@ bool Nodes::is_absence(const DistError& error) const {
            !security::Secret::from_environment();
 }
 
+std::string Nodes::secret_of_node_0(std::chrono::milliseconds limit) const {
+    if (options_.secret) return *options_.secret;
+    return security::resolve_secret({.host = options_.master_addr, .port = options_.master_port},
+                                    Deadline::after(limit))
+        .secret.to_text();
+}
+
 // Other nodes may be started before node 0, and before its name is known.
 Store Nodes::connect(Moment end) {
     const tutti::Patience waiting([this] {
@@ -246,11 +253,7 @@ Store Nodes::connect(Moment end) {
     while (!leaving_.raised()) {
         try {
             net::await_name(options_.master_addr, Deadline::at(end), &leaving_);
-            secret_ = options_.secret
-                          ? *options_.secret
-                          : security::resolve_secret({.host = options_.master_addr, .port = options_.master_port},
-                                                     Deadline::after(attempt_time))
-                                .secret.to_text();
+            secret_ = secret_of_node_0(attempt_time);
             const TCPStoreOptions options{
                 .host = options_.master_addr, .port = options_.master_port, .timeout = attempt_time, .secret = secret_};
             Store watched = TCPStore(options), own = TCPStore(options);
@@ -328,7 +331,7 @@ int Nodes::come(Store& store, Moment end) {
     const tutti::Patience waiting([this] { return others(); });
     const std::string key = "launch/answer/" + card.id;
     while (!wait_for(store, key, end)) {
-        if (leaving_.raised()) return -1;
+        if (leaving_.raised() || elsewhere()) return -1;
     }
     std::istringstream in(store.get(key));
     std::string verb, rest;
@@ -359,6 +362,7 @@ bool Nodes::form(Store& store, int attempt) {
         tutti::patience::look();
         looked_at_ = Clock::now();
         places_->look();
+        if (attempt == 0 && is_elsewhere(store)) return false;
         if (store.check({end_key(attempt)})) {  // one of them does not wait any longer
             places_->give_up(attempt);
             return true;
@@ -384,7 +388,7 @@ bool Nodes::join(Store& store, int attempt) {
     const tutti::Patience waiting([this] { return others(); });
     const std::string key = attempt_key(attempt, "roster");
     while (!wait_for(store, key, limit)) {
-        if (leaving_.raised() || !form(store, attempt)) return false;
+        if (leaving_.raised() || elsewhere() || !form(store, attempt)) return false;
     }
     if (hosts_ || StoreHosts::are_in(store)) look_at_servers(store);
     const std::string text = store.get(key);
@@ -487,7 +491,7 @@ void Nodes::conclude(int attempt, const JobOutcome& outcome) {
     ::eventfd_write(wake_.get(), 1);
 }
 
-// False: we leave, or this launcher has taken over.
+// False: we leave, this launcher has taken over, or the job is elsewhere.
 bool Nodes::wait_for(Store& store, const std::string& name, Moment end, std::optional<int> attempt) {
     const bool decides = places_.has_value();
     while (!leaving_.raised() && places_.has_value() == decides) {
@@ -498,6 +502,7 @@ bool Nodes::wait_for(Store& store, const std::string& name, Moment end, std::opt
             if (error.code() != ErrorCode::timeout) throw;
         }
         beat(store, attempt);
+        if (is_elsewhere(store)) break;
         if (Clock::now() >= end) throw DistStoreError("tutti run: " + in_vain(), {}, ErrorCode::timeout);
     }
     return false;

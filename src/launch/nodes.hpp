@@ -16,6 +16,7 @@
 #pragma once
 
 #include "core/interrupt.hpp"
+#include "core/socket.hpp"
 #include "core/unique_fd.hpp"
 #include "launch/held_port.hpp"
 #include "launch/places.hpp"
@@ -88,6 +89,9 @@ class Nodes {
     bool may_leave() const noexcept { return may_leave_; }
     /// Where the store is at the moment.
     StoreHosts::Servers servers();
+    /// Where the job runs that this launcher belongs to, if that is not where it has looked: it has been started again
+    /// as node 0, or has come to such a one. It is to join there.
+    std::optional<net::Address> elsewhere();
     /// Readable when layout() or outcome() has changed; call clear() before them.
     int fd() const noexcept { return wake_.get(); }
     void clear();
@@ -120,6 +124,7 @@ class Nodes {
     void watch();
     void take_part(Moment end);
     Store connect(Moment end);
+    std::string secret_of_node_0(std::chrono::milliseconds limit) const;
     bool is_absence(const DistError& error) const;
     void tell_node_0(const std::string& why) const noexcept;
     std::string others() const;
@@ -134,6 +139,8 @@ class Nodes {
     void watch_changes(Store& store, int attempt);
     void look_at_servers(Store& store);
     void take_over(Store& store);
+    bool is_elsewhere(Store& store);
+    void call_node_0();
     void conclude(int attempt, const JobOutcome& outcome);
     void lost_store(const DistError& error);
     void lost(int node, const std::string& why);
@@ -149,6 +156,7 @@ class Nodes {
     std::map<int, JobOutcome> outcomes_;          // by attempt
     std::optional<JobOutcome> lost_;              // why the watching thread has stopped
     std::optional<StoreHosts::Servers> servers_;  // where the store has a standby
+    std::optional<net::Address> elsewhere_;
 
     std::string id_;  // written only before the first layout
     int connections_ = 0;
@@ -159,6 +167,7 @@ class Nodes {
     NodesRoster roster_;                  // of the current attempt
     std::string missing_;                 // the launchers that are waited for
     Moment enough_at_{};                  // the serving launcher's: when enough nodes were last there
+    Moment next_call_{};                  // after a takeover: of node 0
     std::atomic<Moment> looked_at_{};
     std::atomic<bool> met_{false};
     std::atomic<bool> may_leave_;

@@ -7,10 +7,22 @@
 #include <tutti/error.hpp>
 
 #include <fmt/format.h>
+#include <sys/eventfd.h>
 
 #include <algorithm>
+#include <chrono>
 
 namespace tutti::launch {
+namespace {
+
+using namespace std::chrono_literals;
+
+// In the store that a launcher serves which was started as node 0 when the job was running without it: where the job
+// is.
+constexpr const char* elsewhere_key = "launch/elsewhere";
+constexpr std::chrono::milliseconds between_calls = 3s, call_time = 300ms;
+
+}  // namespace
 
 StoreHosts::Servers Nodes::servers() {
     const std::lock_guard lock(mutex_);
@@ -32,9 +44,45 @@ void Nodes::look_at_servers(Store& store) {
         throw DistStoreError("another node's launcher serves the job's store now, as nothing was heard of this one");
     if (!places_ && hosts_->serves()) take_over(store);
     if (places_) hosts_->keep_standby(store, places_->others());
+    if (places_ && options_.server == nullptr) call_node_0();
     may_leave_ = !places_ || hosts_->has_standby();
     const std::lock_guard lock(mutex_);
     servers_ = hosts_->servers();
+}
+
+// After a takeover. A launcher that is started as node 0 again, as by a platform that restarts it, would begin another
+// job: it serves a store where node 0 did, and hears there where the job is. So do those that come to it.
+void Nodes::call_node_0() {
+    TUTTI_ASSERT(places_ && hosts_ && options_.server == nullptr);
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_call_) return;
+    next_call_ = now + between_calls;
+    try {
+        TCPStore store({.host = options_.master_addr,
+                        .port = options_.master_port,
+                        .timeout = call_time,
+                        .secret = secret_of_node_0(call_time)});
+        store.set(elsewhere_key, net::to_string(hosts_->servers().primary));
+    } catch (const DistError&) {  // NOLINT(bugprone-empty-catch): nobody has been started there
+    }
+}
+
+// Whether the store is that of a launcher which the job's launchers have told so.
+bool Nodes::is_elsewhere(Store& store) {
+    if (met_ || !store.check({elsewhere_key})) return false;
+    const auto address = net::to_address(store.get(elsewhere_key));
+    if (!address) return false;
+    TUTTI_WARN("tutti run: the job runs already, and its store is at {}: this launcher joins it there",
+               net::to_string(*address));
+    const std::lock_guard lock(mutex_);
+    elsewhere_ = *address;
+    ::eventfd_write(wake_.get(), 1);
+    return true;
+}
+
+std::optional<net::Address> Nodes::elsewhere() {
+    const std::lock_guard lock(mutex_);
+    return elsewhere_;
 }
 
 // The standby on this node serves the store now: this launcher goes on from what is there.

@@ -31,11 +31,14 @@ class Standby(CliCase):
         self.addCleanup(self.end, node)
         said.close()
 
-    def begin(self, nodes, *options, ranks=2, least="1:", **more):
+    def start_as(self, node, nodes, *options, least="1:", **more):
+        self.start(node, f"--nnodes={least}{nodes}", f"--node-rank={node}", "--master-addr=127.0.0.1", f"--master-port={self.port}", "--standby",
+                   *options, **more)
+
+    def begin(self, nodes, *options, ranks=2, **more):
         """A job that runs, and whose store has a standby."""
         for node in reversed(range(nodes)):
-            self.start(node, f"--nnodes={least}{nodes}", f"--node-rank={node}", "--master-addr=127.0.0.1", f"--master-port={self.port}", "--standby",
-                       *options, ranks=ranks, **more)
+            self.start_as(node, nodes, *options, ranks=ranks, **more)
         for node in range(nodes):
             self.until(node, rf"rank {(node + 1) * ranks - 1}\] pid \d+")
         self.assertRegex(self.said(1), "this node keeps the standby of the job's store, at 127.0.0.1:")
@@ -50,6 +53,10 @@ class Standby(CliCase):
                             "\n".join(f"--- node {each}\n{self.said(each)}" for each in self.nodes))
             time.sleep(0.02)
         return found
+
+    def until_it_keeps_the_standby(self, node):
+        self.until(node, "this node keeps the standby of the job's store")
+        time.sleep(0.5)  # the store's clients hear of it a moment later
 
     def end(self, node):
         """The machine is lost: the launcher and its ranks."""
@@ -87,7 +94,7 @@ class Standby(CliCase):
         self.begin(3, ranks=1)
         self.end(0)
         self.until(1, "this node, 1, serves it now")
-        self.until(2, "this node keeps the standby of the job's store")
+        self.until_it_keeps_the_standby(2)
         self.until(2, "goes on as rank 1 of 2")
         self.end(1)
         self.until(2, "goes on as rank 0 of 1", within=6)
@@ -98,7 +105,7 @@ class Standby(CliCase):
     def test_the_node_with_the_standby_dies_and_another_takes_it(self):
         self.begin(3, ranks=1)
         self.end(1)
-        self.until(2, "this node keeps the standby of the job's store")
+        self.until_it_keeps_the_standby(2)
         self.until(0, r"node 1: its launcher \(.*\) was lost: its connection has ended.*; the job goes on with 2 of 3 nodes")
         self.until(0, "goes on as rank 0 of 2")
         self.end(0)
@@ -112,10 +119,36 @@ class Standby(CliCase):
         self.until(1, "goes on as rank 1 of 2")
         self.start(2, "--join", place, ranks=1)
         self.until(2, r"joined as rank 2 of 3 at step \d+", within=30)  # the place is free when ranks that were cut off have ended
-        self.until(2, "this node keeps the standby of the job's store")
+        self.until_it_keeps_the_standby(2)
         self.until(1, r"goes on as rank 0 of 3")
         self.end(1)
         self.until(2, "goes on as rank 0 of 1", within=6)
+        self.ends_well()
+
+    def test_node_0_is_started_again_and_joins_the_job_that_runs(self):
+        self.begin(2, ranks=1)
+        self.end(0)
+        place = self.until(1, r"serves it now, at (127.0.0.1:\d+),")[1]
+        self.until(1, "goes on as rank 0 of 1")
+        self.start_as(0, 2, ranks=1)
+        self.until(0, f"the job runs already, and its store is at {place}: this launcher joins it there")
+        self.until(0, r"joined as rank 1 of 2 at step \d+", within=30)
+        self.until_it_keeps_the_standby(0)
+        self.end(1)
+        self.until(0, "goes on as rank 0 of 1", within=6)
+        self.ends_well()
+
+    def test_a_node_that_looks_for_the_job_at_node_0_again_is_sent_to_it(self):
+        self.begin(3, ranks=1)
+        self.end(0)
+        self.until(1, "this node, 1, serves it now")
+        self.end(2)
+        self.until(1, "goes on as rank 0 of 1", within=30)
+        self.start_as(0, 3, ranks=1)
+        self.until(0, r"joined as rank \d of \d at step \d+", within=30)
+        self.start_as(2, 3, ranks=1)
+        self.until(2, "the job runs already, and its store is at .*: this launcher joins it there")
+        self.until(2, r"joined as rank 2 of 3 at step \d+", within=30)
         self.ends_well()
 
     def test_all_ranks_start_again_without_the_first_node(self):
