@@ -22,6 +22,10 @@
 
 namespace tutti {
 
+namespace detail {
+inline constexpr std::size_t tuple_levels = 3;  // of a record with a list
+}
+
 /// An encoded object in 64-byte aligned memory; the buffer's length is a multiple of 64 bytes, and the bytes after the
 /// object are zero.
 struct EncodedObject {
@@ -89,6 +93,10 @@ class TUTTI_API ObjectWriter {
     /// A list of `count` values, which follow, and then end_list(). Throws ObjectError beyond max_object_depth levels.
     void begin_list(std::size_t count);
     void end_list() noexcept { --depth_; }
+    /// One of Python's tuples: `count` values, which follow, and then end_tuple(). An Object has it as the record
+    /// python.tuple, and it counts as as many levels.
+    void begin_tuple(std::size_t count);
+    void end_tuple() noexcept { depth_ -= detail::tuple_levels; }
     /// `count` pairs of a key and a value.
     void begin_map(std::size_t count);
     void end_map() noexcept { --depth_; }
@@ -136,9 +144,9 @@ class TUTTI_API ObjectWriter {
     void grow(std::size_t bytes);
     void raw(const void* data, std::size_t bytes);
     void elements(const Tensor& whole, const char* data, std::size_t bytes);
-    void enter();
+    void enter(std::size_t levels);
     void header(unsigned char small, std::size_t largest_small, unsigned char with_16_bits, std::size_t count,
-                const char* what);
+                const char* what, std::size_t levels = 1);
     void extension(int type, std::size_t bytes);
     void bin(std::size_t bytes);
     void long_string(std::string_view value);
@@ -194,6 +202,8 @@ class TUTTI_API ObjectReader {
     std::string_view text() const noexcept { return text_; }
     Tensor tensor() { return std::move(tensor_); }
     std::size_t count() const noexcept { return count_; }
+    /// Whether a list is one of Python's tuples, which end_tuple() ends.
+    bool is_tuple() const noexcept { return is_tuple_; }
 
     /// In place of next(), for the name of a record's field, which has to be a string in one piece.
     std::string_view field();
@@ -203,6 +213,7 @@ class TUTTI_API ObjectReader {
         return (head >= 0xa0 && head < 0xc0) || (head >= 0xd9 && head <= 0xdb);
     }
     void end_list() noexcept { --depth_; }
+    void end_tuple() noexcept { depth_ -= detail::tuple_levels; }
     void end_map() noexcept { --depth_; }
     void end_record() noexcept { depth_ -= 2; }
     /// Throws ObjectError if bytes are left.
@@ -258,6 +269,7 @@ class TUTTI_API ObjectReader {
     /// Null `after`: what begins at `at` is no extension, or cut off.
     ExtensionBody extension_at(const char* at) const noexcept;
     void enter(std::size_t values);
+    void enter_levels(std::size_t levels);
 
     const char* const begin_;
     const char* at_;
@@ -270,6 +282,7 @@ class TUTTI_API ObjectReader {
     std::size_t depth_ = 0;
     bool logical_ = false;
     bool is_large_ = false;
+    bool is_tuple_ = false;
     std::int64_t integer_ = 0;
     double real_ = 0;
     std::complex<double> complex_;

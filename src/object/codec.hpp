@@ -22,6 +22,7 @@ enum class Extension : std::int8_t {
     complex = 2,  ///< two float64, little-endian as tensors are
     record = 3,   ///< the type's name: the first item of a list whose second is the map of the fields
     pieces = 4,   ///< the kind of a value: the first item of a list; the others are its pieces, in `bin`
+    tuple = 5,    ///< nothing: the first item of a list; the others are a tuple's
 };
 
 /// Throws ObjectError, with the place, for an object that is too deep or not in host memory.

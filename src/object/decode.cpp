@@ -24,8 +24,20 @@ Object::List read_list(ObjectReader& in) {
     Object::List list;
     list.reserve(count);
     for (std::size_t i = 0; i < count; ++i) list.push_back(read_at([i] { return detail::index_step(i); }, in));
-    in.end_list();
     return list;
+}
+
+Object read_list_or_tuple(ObjectReader& in) {
+    const bool is_tuple = in.is_tuple();
+    Object list = Object::list(read_list(in));
+    if (!is_tuple) {
+        in.end_list();
+        return list;
+    }
+    in.end_tuple();
+    Object::Map fields;
+    fields.emplace_back("items", std::move(list));
+    return Object::record("python.tuple", std::move(fields));
 }
 
 Object::Map read_map(ObjectReader& in) {
@@ -67,7 +79,7 @@ Object read(ObjectReader& in) {
             const auto* data = reinterpret_cast<const std::byte*>(in.text().data());
             return Object::bytes(Object::Bytes(data, data + in.text().size()));
         }
-        case ObjectKind::list: return Object::list(read_list(in));
+        case ObjectKind::list: return read_list_or_tuple(in);
         case ObjectKind::map: return Object::map(read_map(in));
         case ObjectKind::tensor: return Object::tensor(in.tensor());
         case ObjectKind::record: return read_record(in);

@@ -119,8 +119,13 @@ TEST(HostileBytes, that_announce_more_than_is_there_take_no_memory) {
     EXPECT_EQ(outcome(dear + Bytes(1 << 16, std::byte{0xa0})), "");
     EXPECT_EQ(outcome(dear + Bytes(1 << 16, std::byte{0x90})), "");
     EXPECT_EQ(outcome(dear + Bytes(1 << 16, std::byte{0x80})), "");
-    for (int i = 0; i < 1 << 16; ++i) dear = std::move(dear) + bytes_of({0x91, 0xa0});
+    Bytes tuples = dear;
+    for (int i = 0; i < 1 << 16; ++i) {
+        dear = std::move(dear) + bytes_of({0x91, 0xa0});
+        tuples = std::move(tuples) + bytes_of({0x91, 0xc7, 0, 5});
+    }
     EXPECT_EQ(outcome(dear), "");
+    EXPECT_EQ(outcome(tuples), "");
 }
 
 TEST(HostileBytes, that_are_too_deep_are_an_error_and_not_a_crash) {
@@ -128,6 +133,9 @@ TEST(HostileBytes, that_are_too_deep_are_an_error_and_not_a_crash) {
         const Bytes bomb(1 << 20, static_cast<std::byte>(kind));
         expect_error(bomb, "more than 256 levels deep");
     }
+    Bytes tuples;
+    for (int i = 0; i < 1 << 10; ++i) tuples = tuples + bytes_of({0x92, 0xc7, 0, 5});
+    expect_error(tuples, "more than 256 levels deep");
 }
 
 TEST(HostileBytes, in_extensions_are_checked_and_the_error_names_the_place) {
@@ -159,6 +167,11 @@ TEST(HostileBytes, in_extensions_are_checked_and_the_error_names_the_place) {
     expect_error(bytes_of({0x92, 0xd4, 3, 'R', 1}), "expected one map");
     expect_error(bytes_of({0x93, 0xd4, 3, 'R', 0x80, 0x80}), "expected one map");
     expect_error(bytes_of({0x92, 0xd4, 3, 'R', 0x81, 1, 1}), "a field whose name is no string");
+    expect_error(bytes_of({0xc7, 0, 5}), "a tuple's mark outside of a list");
+    expect_error(bytes_of({0x92, 1, 0xc7, 0, 5}), "a tuple's mark outside of a list");
+    expect_error(bytes_of({0x92, 0xd4, 5, 0, 1}), "a tuple's mark with 1 bytes: expected none");
+    expect_error(bytes_of({0x92, 0xc7, 0, 5}), "[0]: not a valid object at byte 4 of 4: the bytes end in the middle");
+    expect_error(bytes_of({0x92, 0xc7, 0, 5, 0xc1}), "[0]: not a valid object");
     expect_error(bytes_of({0x92, 0xd4, 4, 's', 1}), "something that is no piece");
     expect_error(bytes_of({0x92, 0xd4, 4, 's', 0x90}), "a list or map among pieces");
     expect_error(bytes_of({0x92, 0xd4, 4, '?', 0xc4, 0}), "pieces of an unknown kind");

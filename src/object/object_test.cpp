@@ -162,6 +162,39 @@ TEST(ObjectWriter, and_reader_take_every_length_of_number_and_text) {
     EXPECT_EQ(decode(object::encode_with(Object::list(values), 100)), Object::list(values));
 }
 
+TEST(ObjectWriter, and_reader_have_tuples_that_an_object_has_as_records) {
+    for (const std::size_t count : {0, 1, 14, 15, 65'535}) {
+        ObjectWriter writer;
+        writer.begin_list(2);
+        writer.begin_tuple(count);
+        for (std::size_t i = 0; i < count; ++i) writer.integer(1);
+        writer.end_tuple();
+        writer.boolean(true);
+        writer.end_list();
+        const EncodedObject encoded = writer.finish();
+        ObjectReader reader(encoded);
+        EXPECT_EQ(reader.next(), ObjectKind::list);
+        EXPECT_FALSE(reader.is_tuple());
+        EXPECT_EQ(reader.next(), ObjectKind::list);
+        EXPECT_TRUE(reader.is_tuple());
+        EXPECT_EQ(reader.count(), count);
+        const Object items = Object::list(Object::List(count, 1));
+        const Object expected = Object::list({Object::record("python.tuple", {{"items", items}}), true});
+        EXPECT_EQ(object::decode_shared(encoded), expected);
+        EXPECT_EQ(round_trip(expected), expected);
+    }
+    const auto nested = [](std::size_t tuples) {
+        ObjectWriter writer;
+        for (std::size_t i = 0; i < tuples; ++i) writer.begin_tuple(1);
+        writer.nil();
+        for (std::size_t i = 0; i < tuples; ++i) writer.end_tuple();
+        return writer.finish();
+    };
+    const Object deepest = object::decode_shared(nested(max_object_depth / 3));
+    EXPECT_EQ(round_trip(deepest), deepest);
+    EXPECT_NE(error_of([&] { (void)nested(max_object_depth / 3 + 1); }).find("256 levels"), std::string::npos);
+}
+
 TEST(ObjectWriter, goes_back_to_a_mark_as_if_nothing_had_come_after_it) {
     const Tensor large = zeros(float64, {1000});
     ObjectWriter writer;

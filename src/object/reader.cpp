@@ -81,11 +81,15 @@ void ObjectReader::finish() const {
 // Every value needs a byte at least.
 void ObjectReader::enter(std::size_t values) {
     const auto bytes = static_cast<std::size_t>(end_ - begin_);
-    if (depth_ >= max_object_depth) fail(fmt::format("lists and maps are more than {} levels deep", max_object_depth));
+    enter_levels(1);
     if (values > bytes || seen_ + expected_ + values > bytes)
         fail(fmt::format("{} elements are announced in {} bytes", values, bytes));
     expected_ += values;
-    ++depth_;
+}
+void ObjectReader::enter_levels(std::size_t levels) {
+    if (depth_ + levels > max_object_depth)
+        fail(fmt::format("lists and maps are more than {} levels deep", max_object_depth));
+    depth_ += levels;
 }
 
 ObjectKind ObjectReader::other(unsigned char head) {
@@ -151,6 +155,7 @@ ObjectKind ObjectReader::extension(const ExtensionBody& extension) {
         }
         case Extension::record: fail("a record outside of a list");
         case Extension::pieces: fail("pieces outside of a list");
+        case Extension::tuple: fail("a tuple's mark outside of a list");
     }
     fail(fmt::format("unknown extension type {}", extension.type));
 }
@@ -160,14 +165,21 @@ ObjectKind ObjectReader::extension(const ExtensionBody& extension) {
 ObjectKind ObjectReader::list(std::size_t count) {
     enter(count);
     count_ = count;
+    is_tuple_ = false;
     if (count == 0) return ObjectKind::list;
     const ExtensionBody first = extension_at(at_);
-    const bool is_record = first.type == static_cast<int>(Extension::record);
-    if (first.after == nullptr || (!is_record && first.type != static_cast<int>(Extension::pieces)))
+    const auto type = static_cast<Extension>(first.type);
+    is_tuple_ = type == Extension::tuple;
+    if (first.after == nullptr || (!is_tuple_ && type != Extension::record && type != Extension::pieces))
         return ObjectKind::list;
     begin_value();
     at_ = first.after;
-    return is_record ? record(first) : pieces(first, count - 1);
+    if (type == Extension::record) return record(first);
+    if (type == Extension::pieces) return pieces(first, count - 1);
+    if (!first.body.empty()) fail(fmt::format("a tuple's mark with {} bytes: expected none", first.body.size()));
+    enter_levels(detail::tuple_levels - 1);
+    --count_;
+    return ObjectKind::list;
 }
 
 ObjectKind ObjectReader::map(std::size_t count) {

@@ -47,17 +47,17 @@ void ObjectWriter::elements(const Tensor& whole, const char* data, std::size_t b
     inserted_bytes_ += bytes;
 }
 
-void ObjectWriter::enter() {
-    if (depth_ >= max_object_depth)
+void ObjectWriter::enter(std::size_t levels) {
+    if (depth_ + levels > max_object_depth)
         throw ObjectError("", fmt::format("lists and maps are more than {} levels deep", max_object_depth));
-    ++depth_;
+    depth_ += levels;
 }
 
 void ObjectWriter::header(unsigned char small, std::size_t largest_small, unsigned char with_16_bits, std::size_t count,
-                          const char* what) {
+                          const char* what, std::size_t levels) {
     if (count > UINT32_MAX)
         throw ObjectError("", fmt::format("{} has {} entries: expected fewer than 2^32", what, count));
-    enter();
+    enter(levels);
     need(5);
     if (count <= largest_small)
         *next_++ = static_cast<unsigned char>(small | count);
@@ -68,6 +68,10 @@ void ObjectWriter::header(unsigned char small, std::size_t largest_small, unsign
 }
 void ObjectWriter::begin_list(std::size_t count) {
     header(0x90, 15, 0xdc, count, "a list");
+}
+void ObjectWriter::begin_tuple(std::size_t count) {
+    header(0x90, 15, 0xdc, count + 1, "a tuple", detail::tuple_levels);
+    extension(static_cast<int>(Extension::tuple), 0);
 }
 void ObjectWriter::begin_map(std::size_t count) {
     header(0x80, 15, 0xde, count, "a map");
