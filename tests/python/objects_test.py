@@ -163,6 +163,47 @@ def collectives(rank):
     return collected
 
 
+def plain(chance, depth=0):
+    """A random object that is copied for its own rank, and decoded for the others."""
+    simple = [lambda: None, lambda: chance.random() < 0.5, lambda: chance.randrange(-(1 << 70), 1 << 70), lambda: chance.randrange(9),
+              lambda: chance.choice((-0.0, math.inf, 0.5)), lambda: complex(1, -0.0), lambda: chance.choice("aé€"), lambda: b"x"]
+    if depth > 3 or chance.random() < 0.3:
+        return chance.choice(simple)()
+    inner = [plain(chance, depth + 1) for _ in range(chance.randrange(6))]
+    keys = [chance.choice((i, str(i), (i, ("x", None)), float(i), b"k%d" % i)) for i in range(len(inner))]
+    return chance.choice((list, tuple, lambda values: dict(zip(keys, values))))(inner)
+
+
+def containers(value):
+    """The lists and dicts in it, each as often as it stands there."""
+    found = [value] if isinstance(value, (list, dict)) else []
+    if isinstance(value, (list, tuple, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
+            found += containers(item)
+    return found
+
+
+def own(rank):
+    """What a rank gets from itself is what the others get of it, and shares nothing with it that anybody can change."""
+    shared = [1]
+    mine = [plain(random.Random(seed)) for seed in range(rank * 100, rank * 100 + 60)]
+    mine += [shared, (shared, 2), {"a": shared, "b": (3, {"c": shared})}, np.arange(3), [Colour.RED, shared], {(1, 2): [{4}]}]
+    forms, ids = [form(value) for value in mine], {id(one) for one in containers(mine)}
+    texts = []
+    for value in mine:
+        everywhere, gathered = [None, None], [None, None] if rank == 0 else None
+        dist.all_gather_object(everywhere, value)
+        dist.gather_object(value, gathered)
+        for got in (everywhere, gathered or everywhere):
+            assert form(got[rank]) == form(value), (got[rank], value)
+            inside = containers(got[rank])
+            assert len({id(one) for one in inside}) == len(inside) and not ids & {id(one) for one in inside}, value
+        texts.append([form(one) for one in everywhere])
+    assert [text[rank] for text in texts] == forms
+    assert gc.isenabled()
+    return repr(texts)
+
+
 def foreign(rank):
     texts, out = [], [None, None]
     for call in (lambda: dist.all_gather_object(out, {"layers": [1, Foreign()]} if rank == 0 else "fine"),
@@ -240,7 +281,10 @@ class Objects(unittest.TestCase):
     def test_the_bytes_are_those_that_cpp_reads(self):
         self.assertEqual(encode_object([1, -1, 200, True, None, 2.0, "a", b"b", {"k": [2**40]}]).hex(),
                          "99" "01" "ff" "ccc8" "c3" "c0" "cb4000000000000000" "a161" "c40162" "81a16b91cf0000010000000000")
-        self.assertEqual(encode_object((1,)), b"\x92\xc7\x0c\x03python.tuple\x81\xa5items\x91\x01")
+        self.assertEqual(encode_object((1,)), b"\x92\xc7\x00\x05\x01")
+        as_cpp_sends_it = b"\x92\xc7\x0c\x03python.tuple\x81\xa5items\x92\x01\x90"
+        self.assertEqual(form(decode_object(as_cpp_sends_it)), form((1, [])))
+        self.assertIsInstance(decode_object(as_cpp_sends_it[:-3] + b"\xa1x"), Record)
 
     def test_types_that_derive_from_containers_are_still_errors(self):
         for value in (MyList([1]), MyDict(a=1), collections.defaultdict(int)):
@@ -339,6 +383,10 @@ class Objects(unittest.TestCase):
     @rows("S9-005", "S9-006", "S9-008", "S9-009", "S9-010", "S9-011")
     def test_the_six_collectives(self):
         self.assertEqual(run_ranks(collectives), [[(0, "x"), (1, "x")], None])
+
+    def test_ones_own_object_comes_as_it_comes_to_others(self):
+        first, second = run_ranks(own)
+        self.assertEqual(first, second)
 
     @rows("S9-001", "S9-002")
     def test_an_object_that_cannot_be_sent_is_an_error_on_all_ranks_and_pickle_is_opened_by_hand(self):
