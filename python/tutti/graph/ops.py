@@ -10,6 +10,7 @@ import torch
 from torch.distributed import distributed_c10d
 
 from ..torch._module import backend
+from .order import keeping_order
 
 #: Those of ours that write their first argument; all others return what is new.
 IN_PLACE = ("all_reduce_", "all_reduce_coalesced_", "broadcast_", "replay_")
@@ -137,8 +138,6 @@ def lower() -> None:
 
     _keep_order(ir._CollectiveKernel, V)
     from torch._inductor.fx_passes import post_grad
-
-    from .passes import keeping_order
 
     post_grad.reorder_for_locality = keeping_order(post_grad.reorder_for_locality)
 

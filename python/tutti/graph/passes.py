@@ -14,8 +14,6 @@ all of them: each says what it is part of.
 
 from __future__ import annotations
 
-import functools
-import heapq
 import operator
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable
@@ -24,6 +22,7 @@ import torch
 from torch.fx import Graph, Node
 
 from . import ops, pieces
+from .order import dependencies, has_effects, in_order_of, is_mutation, place_as
 from .pieces import Piece
 
 aten = torch.ops.aten
@@ -113,27 +112,14 @@ def run(graph: Graph, settings: Settings) -> list[Call | Piece]:
     return calls
 
 
-def _is_mutation(node: Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
-
-
 def _movable(graph: Graph) -> list[Node]:
     """Up to the first node that writes to a tensor: before it the order is only that of the data."""
     nodes = []
     for node in graph.nodes:
-        if _is_mutation(node) or node.op == "output":
+        if is_mutation(node) or node.op == "output":
             break
         nodes.append(node)
     return nodes
-
-
-def _has_effects(node: Node) -> bool:
-    """Communicates in another way than the collectives that are found here."""
-    target = node.target
-    if target is pieces.replayed:
-        return True
-    return isinstance(target, torch._ops.OpOverload) and target.namespace in ("tutti_graph", "_c10d_functional") and \
-        target is not c10d.wait_tensor.default
 
 
 def _bytes_of(node: Node) -> int | None:
@@ -158,7 +144,7 @@ def _find(nodes: Iterable[Node]) -> list[Call]:
             tensor = node.args[0]
             key = (kind, *node.args[1:], tensor.meta["val"].dtype, tensor.meta["val"].device, fences)  # type: ignore[union-attr]
             calls.append(Call(kind, key, [node], users, size))
-        elif node.op == "call_function" and _has_effects(node):
+        elif node.op == "call_function" and has_effects(node):
             fences += 1  # no collective is moved over it
     return calls
 
@@ -303,33 +289,13 @@ def _issue(graph: Graph, call: Call, settings: Settings) -> None:
 # ---- Order
 
 
-def keeping_order(reorder: Callable[[Graph], None]) -> Callable[[Graph], None]:
-    """A pass of inductor's that brings producers to their consumers, without its effect on what communicates: the order of
-    that is what other ranks rely on, and results that this rank does not use would go to the end."""
-
-    @functools.wraps(reorder)
-    def run_in_order(graph: Graph) -> None:
-        effects = [node for node in graph.nodes if node.op == "call_function" and _has_effects(node)]
-        reorder(graph)
-        if len(effects) < 2:
-            return
-        nodes = list(graph.nodes)
-        after, writes = _dependencies(nodes)
-        for before, effect in zip(effects, effects[1:]):
-            if effect not in writes and before not in writes:
-                after[effect].add(before)
-        _place(_sorted(nodes, {node: float(i) for i, node in enumerate(nodes)}, after))
-
-    return run_in_order
-
-
 def _order(graph: Graph, background: list[Call]) -> None:
     """Sorts by data, otherwise as the program is written; what goes on in the background begins early and ends late."""
     nodes = list(graph.nodes)
     place = {node: float(i) for i, node in enumerate(nodes)}
-    after, _ = _dependencies(nodes)
-    in_order = _sorted(nodes, place, after)
-    effects = [node for node in in_order if _has_effects(node)]
+    after, _ = dependencies(nodes)
+    in_order = in_order_of(nodes, place, after)
+    effects = [node for node in in_order if has_effects(node)]
     for before, effect in zip(effects, effects[1:]):  # and what communicates stays in this order
         after[effect].add(before)
     place = {node: float(i) for i, node in enumerate(in_order)}
@@ -339,53 +305,7 @@ def _order(graph: Graph, background: list[Call]) -> None:
     for call in background:
         start = call.issued[0]
         place[start] = max((place[needed] for needed in after[start]), default=-1.0) + 0.5
-    _place(_sorted(nodes, place, after))
-
-
-def _dependencies(nodes: list[Node]) -> tuple[dict[Node, set[Node]], set[Node]]:
-    """What each comes after, and those that write to tensors: these stay behind all that may read what they write."""
-    after = {node: set(node.all_input_nodes) for node in nodes}
-    writes: set[Node] = set()
-    last: Node | None = None
-    for i, node in enumerate(nodes):
-        if _is_mutation(node) and node.target.namespace != "tutti_graph":  # type: ignore[union-attr]
-            after[node].update(nodes[:i])
-            writes.add(node)
-            last = node
-        elif last is not None:
-            after[node].add(last)
-    return after, writes
-
-
-def _place(nodes: list[Node]) -> None:
-    cursor, *others = nodes
-    for node in others:
-        if cursor.next is not node:
-            cursor.append(node)
-        cursor = node
-
-
-def _sorted(nodes: list[Node], place: dict[Node, float], after: dict[Node, set[Node]]) -> list[Node]:
-    """Each behind those that it comes after, otherwise by their places."""
-    waiting = {node: len(needed) for node, needed in after.items()}
-    followers: dict[Node, list[Node]] = {node: [] for node in nodes}
-    for node, needed in after.items():
-        for other in needed:
-            followers[other].append(node)
-    number = {node: i for i, node in enumerate(nodes)}
-    ready = [(place[node], number[node]) for node in nodes if waiting[node] == 0]
-    heapq.heapify(ready)
-    in_order = []
-    while ready:
-        node = nodes[heapq.heappop(ready)[1]]
-        in_order.append(node)
-        for follower in followers[node]:
-            waiting[follower] -= 1
-            if waiting[follower] == 0:
-                heapq.heappush(ready, (place[follower], number[follower]))
-    if len(in_order) != len(nodes):
-        raise RuntimeError("tutti.graph: calls that were put together need each other")
-    return in_order
+    place_as(in_order_of(nodes, place, after))
 
 
 # ---- In place
