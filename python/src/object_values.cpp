@@ -295,7 +295,15 @@ class Rebuilder {
     void items(Py_ssize_t count, Set set) {
         Py_ssize_t i = 0;
         try {
-            for (; i < count; ++i) set(i, rebuild().release().ptr());
+            for (; i < count; ++i) {
+                const Object::Kind kind = in_.next();
+                if (kind == Object::Kind::integer && !in_.is_large())  // numbers first: a list may have millions
+                    set(i, made(PyLong_FromLongLong(in_.integer())).release().ptr());
+                else if (kind == Object::Kind::real)
+                    set(i, made(PyFloat_FromDouble(in_.real())).release().ptr());
+                else
+                    set(i, value(kind).release().ptr());
+            }
         } catch (const ObjectError& error) {
             throw error.inside(fmt::format("[{}]", i));
         }
