@@ -40,23 +40,30 @@ struct SimulateArguments {
     ConditionTexts conditions;
 };
 
-int hosts_of(const SimulateArguments& a) {
+// `named`: hosts of a file; 0: any number.
+int hosts_of(const SimulateArguments& a, int named) {
     if (a.hosts != 0 && a.ranks_per_host != 0)
         throw InvalidArgument(
             fmt::format("--hosts {} and --ranks-per-host {}: expected one of them", a.hosts, a.ranks_per_host));
-    const int hosts = a.hosts != 0 ? a.hosts : a.ranks_per_host != 0 ? a.ranks / a.ranks_per_host : 1;
+    const int hosts = a.hosts != 0 ? a.hosts : a.ranks_per_host != 0 ? a.ranks / a.ranks_per_host : std::max(1, named);
     if (hosts < 1 || a.ranks % hosts != 0 || (a.ranks_per_host != 0 && hosts * a.ranks_per_host != a.ranks))
         throw InvalidArgument(fmt::format("{} {}: expected a divisor of {} (--ranks): all hosts have equally many",
-                                          a.hosts != 0 ? "--hosts" : "--ranks-per-host",
-                                          a.hosts != 0 ? a.hosts : a.ranks_per_host, a.ranks));
+                                          a.ranks_per_host != 0 ? "--ranks-per-host" : "--hosts",
+                                          a.ranks_per_host != 0 ? a.ranks_per_host : hosts, a.ranks));
+    if (named != 0 && hosts > named)
+        throw InvalidArgument(
+            fmt::format("--network {}: expected a file of at least {} hosts, not {}", a.network, hosts, named));
     return hosts;
 }
 
 // Equal hosts, with ranks in order.
 simulate::Question question_of(const SimulateArguments& a) {
-    const int hosts = hosts_of(a), per_host = a.ranks / hosts;
     simulate::Question question;
     algorithm::Layout& layout = question.layout;
+    layout.tuning = tuning_of_this_host();
+    question.costs = layout.tuning.costs.value_or(algorithm::CostModel{});
+    if (!a.network.empty()) question.network = network_of(a.network, question.costs);
+    const int hosts = hosts_of(a, question.network.hosts), per_host = a.ranks / hosts;
     layout.host_of.resize(static_cast<std::size_t>(a.ranks));
     for (int rank = 0; rank < a.ranks; ++rank) layout.host_of[static_cast<std::size_t>(rank)] = rank / per_host;
     const auto shape = transport::ArenaLayout::of(per_host, a.ranks);
@@ -65,9 +72,6 @@ simulate::Question question_of(const SimulateArguments& a) {
     layout.slots = shape.slots;
     layout.machines = hosts;
     layout.pulls = layout.shared_memory && hosts == 1 && transport::PeerMemory::allowed();
-    layout.tuning = tuning_of_this_host();
-    question.costs = layout.tuning.costs.value_or(algorithm::CostModel{});
-    if (!a.network.empty()) question.network = network_of(a.network, question.costs);
     // Hosts that are not this one have a core for each of their ranks, unless a number is given.
     const bool this_one = hosts == 1 && a.network.empty();
     if (a.cores > 0)
@@ -132,9 +136,11 @@ Simulated simulated(const simulate::Question& question, std::uint64_t bytes) {
 
 std::string machine_in_words(const SimulateArguments& a, const simulate::Question& question) {
     const int hosts = question.layout.host_of.back() + 1;
-    return fmt::format("{} ranks on {} host{}, network: {}; numbers {}{}", a.ranks, hosts, hosts == 1 ? "" : "s",
-                       question.network.name, source_of(question.layout),
-                       hosts > 1 && a.cores == 0 ? "; a core for each rank" : "");
+    const simulate::Network& network = question.network;
+    return fmt::format("{} ranks on {} host{}, network: {}; numbers {}{}{}", a.ranks, hosts, hosts == 1 ? "" : "s",
+                       network.name, source_of(question.layout),
+                       hosts > 1 && a.cores == 0 ? "; a core for each rank" : "",
+                       network.left_out.empty() ? "" : fmt::format("\nleft out: {}", network.left_out));
 }
 
 int run_step(const SimulateArguments& a) {
@@ -240,7 +246,8 @@ Command add_simulate(CLI::App& app) {
     sub->add_option("--root", a->root, "broadcast, reduce, gather, scatter")->capture_default_str();
     sub->add_option("--transport", a->transport, "tcp: no shared memory inside a host")
         ->check(one_of({"auto", "shm", "tcp"}));
-    sub->add_option("--network", a->network, "the network between the hosts, or a JSON file that describes one")
+    sub->add_option("--network", a->network,
+                    "the network between the hosts, or a JSON file that describes one, InfraGraph's too")
         ->check(shows(simulate::network_names(), Form::word));
     sub->add_option("--calls", a->calls,
                     "calls one behind the other, as tutti bench makes them; times are those of one of them")

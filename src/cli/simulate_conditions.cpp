@@ -6,6 +6,7 @@
 #include "core/suggestion.hpp"
 #include "core/text.hpp"
 #include "core/whole_file.hpp"
+#include "simulate/infragraph.hpp"
 
 #include <tutti/error.hpp>
 
@@ -21,7 +22,7 @@
 namespace tutti::cli {
 namespace {
 
-constexpr std::size_t network_bytes_max = 1 << 20;
+constexpr std::size_t network_bytes_max = 64 << 20;
 
 [[noreturn]] void refuse_value(const std::string& option, const std::string& value, const std::string& expected) {
     throw InvalidArgument(fmt::format("{} {}: expected {}", option, value, expected));
@@ -88,7 +89,18 @@ simulate::Network network_from(const std::string& file, algorithm::CostModel& co
     try {
         json = Json::parse(text);
     } catch (const Json::exception& error) {
-        refuse_value("--network", file, fmt::format("JSON: {}", error.what()));
+        const bool yaml = file.ends_with(".yaml") || file.ends_with(".yml");
+        refuse_value("--network", file,
+                     yaml ? "JSON; python3 -c 'import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), "
+                            "sys.stdout)' < FILE.yaml > FILE.json makes it of YAML"
+                          : fmt::format("JSON: {}", error.what()));
+    }
+    if (simulate::is_infragraph(json)) {
+        // What loopback takes, which has no wires.
+        const double own_us = std::max(0.0, costs.tcp_us - costs.tcp_send_us - costs.tcp_receive_us);
+        simulate::Network network = simulate::network_of_infragraph(json, fmt::format("--network {}", file), own_us);
+        network.name = file;
+        return network;
     }
     only(json, {"nic_gbit", "nics", "us", "rails", "levels", "host"}, file);
     if (!json.contains("nic_gbit")) refuse_value("--network", file, "\"nic_gbit\"");
@@ -182,7 +194,8 @@ simulate::Conditions conditions_of(const ConditionTexts& texts, int ranks, int h
 simulate::Network network_of(const std::string& text, algorithm::CostModel& costs) {
     const std::vector<std::string> names = simulate::network_names();
     if (std::ranges::find(names, text) != names.end()) return simulate::network_named(text);
-    if (text.find('/') == std::string::npos && !text.ends_with(".json"))
+    const bool file = text.find('/') != std::string::npos || text.ends_with(".json") || text.ends_with(".yaml");
+    if (!file)
         refuse_value("--network", text,
                      fmt::format("{}, or a file (its name has a slash, or ends in .json){}", fmt::join(names, ", "),
                                  did_you_mean(text, names)));

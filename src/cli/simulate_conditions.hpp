@@ -25,7 +25,8 @@ simulate::Conditions conditions_of(const ConditionTexts& texts, int ranks, int h
 /// A preset by its name, or a network from a JSON file:
 ///   {"nic_gbit": 100, "nics": 1, "us": 8, "rails": false, "levels": [{"hosts": 32, "gbit": 1600, "us": 1, "pairwise":
 ///   false}], "host": {"tcp_send_us": 3}}
-/// All members but "nic_gbit" may be left out. "host": numbers of a CostModel, which are stored in `costs`.
+/// All members but "nic_gbit" may be left out. "host": numbers of a CostModel, which are stored in `costs`. Or from one
+/// in InfraGraph's format (simulate/infragraph.hpp).
 simulate::Network network_of(const std::string& text, algorithm::CostModel& costs);
 
 }  // namespace tutti::cli

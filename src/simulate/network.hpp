@@ -29,6 +29,8 @@ struct Network {
     int nics = 1;               ///< cards of a host; the rank at position p of its host uses card p mod nics
     bool rails = false;         ///< each card has switches of its own: messages to other cards leave all levels
     std::vector<Level> levels;  ///< from the hosts up
+    int hosts = 0;              ///< that a file names; 0: as many as are asked for
+    std::string left_out{};     ///< what a file has and this has not
     friend bool operator==(const Network&, const Network&) = default;
 };
 

@@ -77,6 +77,36 @@ class Simulate(CliCase):
             file.write_text(text)
             self.assertIn(says, self.refused("barrier", "-n", 2, "--hosts", 2, "--network", file), text)
 
+    def test_infragraph(self):
+        end = lambda instance, component: {"instance": instance, "component": component}
+        graph = {"devices": [{"name": "server", "components": [{"name": "nic", "count": 1, "choice": "nic"}]},
+                             {"name": "box", "components": [{"name": "port", "count": 4, "choice": "port"}]}],
+                 "links": [{"name": "wire", "physical": {"bandwidth": {"gigabits_per_second": 8}, "latency": {"us": 1}}}],
+                 "instances": [{"name": "host", "device": "server", "count": 4}, {"name": "switch", "device": "box", "count": 1}],
+                 "edges": [{"ep1": end("host", "nic"), "ep2": end("switch", "port"), "scheme": "one2one", "link": "wire"}]}
+        file = self.folder / "graph.json"
+        file.write_text(json.dumps({"infrastructure": graph, "annotations": {"nodes": [{"name": "host"}]}}))
+        said = self.simulated("all_reduce", "-n", 8, "-b", "16M", "--network", file)
+        self.assertIn("8 ranks on 4 hosts", said)  # all of the file, unless --hosts says how many
+        self.assertIn("\nleft out: annotations\n", said)
+        # Assumed: 10 us of a message, 4.5 of them the cores'; and two links of 1 us.
+        plays = [self.played("broadcast", "-n", 2, "--hosts", 2, "-b", "8", "--network", network)[0]["us"]
+                 for network in (file, self.network({"nic_gbit": 8, "us": 7.5}))]
+        self.assertAlmostEqual(*plays)
+        self.assertIn("at least 8 hosts, not 4", self.refused("barrier", "-n", 8, "--hosts", 8, "--network", file))
+        graph["edges"][0]["link"] = "wir"
+        file.write_text(json.dumps(graph))
+        self.assertIn('edges[0].link to name a link of the infrastructure, not "wir"; did you mean "wire"?',
+                      self.refused("barrier", "-n", 4, "--network", file))
+        yaml = self.folder / "graph.yaml"
+        yaml.write_text("devices:\n- name: server\n")
+        self.assertIn("json.dump(yaml.safe_load(sys.stdin)", self.refused("barrier", "-n", 4, "--network", yaml))
+
+    def network(self, description):
+        file = self.folder / "described.json"
+        file.write_text(json.dumps(description))
+        return file
+
     def test_wrong_arguments(self):
         for arguments, says in ((["--hosts", 3], "--hosts 3: expected a divisor of 8"),
                                 (["--hosts", 2, "--ranks-per-host", 4], "expected one of them"),
