@@ -141,6 +141,7 @@ std::string details_of(const StepAnswer& answer, const WholeStep& step) {
                             of_call == how.end() ? "computes" : of_call->second,
                             cost.late_rank >= 0 ? fmt::format("; waits most for rank {}", cost.late_rank) : "");
     }
+    if (!answer.at_once.empty()) text += fmt::format("  {}\n", answer.at_once);
     const auto [first, last] = std::ranges::minmax(answer.finish_us);
     text += fmt::format("  ranks are done: first {}, last {}, rank {}, which waited on:", time_in_words(first),
                         time_in_words(last), answer.last);

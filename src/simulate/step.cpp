@@ -2,6 +2,7 @@
 
 #include "algorithm/plan.hpp"
 #include "core/assert.hpp"
+#include "simulate/machine.hpp"
 #include "transport/shm/arena.hpp"
 
 #include <tutti/error.hpp>
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -22,6 +24,7 @@ using algorithm::Layout;
 
 constexpr std::size_t times_max = 100'000'000;  // pieces by ranks
 constexpr double same_us = 1e-6;
+constexpr std::uint64_t at_once_max = 20'000'000;  // steps
 
 // One of the step's calls: the ranks that are played, and the times of the last play.
 struct Scene {
@@ -53,10 +56,10 @@ class StepPlay {
     StepAnswer run() {
         answer_.ranks = ranks_;
         answer_.played = played_;
-        std::vector<double> starts(static_cast<std::size_t>(played_), 0);
-        for (const auto& [rank, us] : q_.conditions.delays_us) starts[static_cast<std::size_t>(rank)] = us;
-        computed_ = starts;
-        groups_.assign(q_.step.groups.size(), starts);
+        starts_.assign(static_cast<std::size_t>(played_), 0);
+        for (const auto& [rank, us] : q_.conditions.delays_us) starts_[static_cast<std::size_t>(rank)] = us;
+        computed_ = starts_;
+        groups_.assign(q_.step.groups.size(), starts_);
         last_computed_ = none;
         last_of_group_.assign(q_.step.groups.size(), none);
         for (std::size_t i = 0; i < q_.step.pieces.size(); ++i) {
@@ -65,6 +68,7 @@ class StepPlay {
                            .us = computed_.front()});
             run_piece(i);
         }
+        if (groups_overlap()) play_at_once();
         finish();
         return std::move(answer_);
     }
@@ -123,8 +127,7 @@ class StepPlay {
         }
         if (piece.call < 0) {
             times.end_us = times.begin_us;
-            for (std::size_t r = 0; r < times.end_us.size(); ++r)
-                times.end_us[r] += varied(piece.compute_us, q_.conditions.jitter, q_.conditions.seed + i, r, i);
+            for (std::size_t r = 0; r < times.end_us.size(); ++r) times.end_us[r] += computing_us(i, r);
         } else {
             times.end_us = played(static_cast<std::size_t>(piece.call), i, times.begin_us);
         }
@@ -132,6 +135,10 @@ class StepPlay {
         std::size_t& last = piece.call < 0 ? last_computed_ : last_of_group_[group_of(piece)];
         before_in_stream_.push_back(last);
         last = i;
+    }
+
+    double computing_us(std::size_t i, std::size_t rank) const {
+        return varied(q_.step.pieces[i].compute_us, q_.conditions.jitter, q_.conditions.seed + i, rank, i);
     }
 
     std::size_t group_of(const WholeStep::Piece& piece) const {
@@ -160,11 +167,112 @@ class StepPlay {
         return ends;
     }
 
+    const Scene* scene_of(std::size_t piece) const {
+        const int call = q_.step.pieces[piece].call;
+        if (call < 0 || !scenes_[static_cast<std::size_t>(call)].cast) return nullptr;
+        return &scenes_[static_cast<std::size_t>(call)];
+    }
+
+    // Whether collectives of two groups run at the same time, on whatever ranks.
+    bool groups_overlap() const {
+        std::vector<std::pair<double, std::size_t>> begins;
+        for (std::size_t i = 0; i < answer_.pieces.size(); ++i) {
+            if (scene_of(i) != nullptr) begins.emplace_back(std::ranges::min(answer_.pieces[i].begin_us), i);
+        }
+        std::ranges::sort(begins);
+        std::vector<double> ends(q_.step.groups.size(), 0);
+        for (const auto& [begin, i] : begins) {
+            const std::size_t group = group_of(q_.step.pieces[i]);
+            for (std::size_t other = 0; other < ends.size(); ++other) {
+                if (other != group && ends[other] > begin + same_us) return true;
+            }
+            ends[group] = std::max(ends[group], std::ranges::max(answer_.pieces[i].end_us));
+        }
+        return false;
+    }
+
+    // All collectives on one machine: each begins on a rank when all that it waits for has ended there.
+    void play_at_once() {
+        std::uint64_t steps = 0;
+        for (std::size_t i = 0; i < q_.step.pieces.size(); ++i) {
+            if (const Scene* scene = scene_of(i)) steps += scene->cast->steps;
+        }
+        if (steps > at_once_max) {
+            answer_.at_once = fmt::format(
+                "collectives of several groups overlap and are played alone: at once they would have {} steps, and {} "
+                "is the most",
+                steps, at_once_max);
+            return;
+        }
+        answer_.at_once = "collectives of several groups overlap: they share links and cores";
+        answer_.steps += steps;
+        Conditions conditions = q_.conditions;
+        conditions.delays_us.clear();
+        Machine machine(q_.network, model_, conditions, ranks_ / per_host_, played_, per_host_);
+        struct Waiting {
+            std::vector<std::uint32_t> behind;  // pieces that wait for this one
+            std::vector<std::size_t> left;      // by rank: how many this one waits for
+            Play* play = nullptr;
+        };
+        std::vector<Waiting> waiting(q_.step.pieces.size());
+        std::vector<std::pair<std::uint32_t, Index>> ended;  // on a rank, of which those behind do not know yet
+        std::size_t over = 0;
+        std::function<void()> go_on;
+        const auto begin = [&](std::uint32_t i, Index rank) {
+            PieceTimes& times = answer_.pieces[i];
+            const Scene* scene = scene_of(i);
+            if (scene == nullptr) {
+                times.end_us[rank] = times.begin_us[rank] + computing_us(i, rank);
+                ended.emplace_back(i, rank);
+                return;
+            }
+            Play*& play = waiting[i].play;
+            if (play == nullptr) {
+                play = &machine.add(*scene->cast, scene->layout, *scene->costs, q_.conditions.seed + i, false);
+                play->on_end = [&, i](Index on) {
+                    answer_.pieces[i].end_us[on] = machine.now();
+                    ended.emplace_back(i, on);
+                    go_on();
+                };
+            }
+            machine.at(times.begin_us[rank], Happening::start, play->number(), rank);
+        };
+        go_on = [&] {
+            for (; !ended.empty(); ++over) {
+                const auto [i, rank] = ended.back();
+                ended.pop_back();
+                for (const std::uint32_t next : waiting[i].behind) {
+                    double& us = answer_.pieces[next].begin_us[rank];
+                    us = std::max(us, answer_.pieces[i].end_us[rank]);
+                    if (--waiting[next].left[rank] == 0) begin(next, rank);
+                }
+            }
+        };
+        for (std::uint32_t i = 0; i < waiting.size(); ++i) {
+            std::vector<std::uint32_t> before = q_.step.pieces[i].after;
+            if (before_in_stream_[i] != none) before.push_back(static_cast<std::uint32_t>(before_in_stream_[i]));
+            for (const std::uint32_t piece : before) waiting[piece].behind.push_back(i);
+            waiting[i].left.assign(starts_.size(), before.size());
+            answer_.pieces[i].begin_us = starts_;
+        }
+        for (std::uint32_t i = 0; i < waiting.size(); ++i) {
+            for (Index rank = 0; rank < starts_.size(); ++rank) {
+                if (waiting[i].left[rank] == 0) begin(i, rank);
+            }
+        }
+        go_on();
+        const auto all = static_cast<double>(waiting.size() * starts_.size());
+        machine.run(false, [&] {
+            if (progress_) progress_({.share = static_cast<double>(over) / all, .us = machine.now()});
+        });
+        TUTTI_ASSERT(over == waiting.size() * starts_.size());
+    }
+
     void finish() {
-        answer_.finish_us = computed_;
-        for (const auto& group : groups_) {
-            for (std::size_t r = 0; r < group.size(); ++r)
-                answer_.finish_us[r] = std::max(answer_.finish_us[r], group[r]);
+        answer_.finish_us = starts_;
+        for (const PieceTimes& times : answer_.pieces) {
+            for (std::size_t r = 0; r < starts_.size(); ++r)
+                answer_.finish_us[r] = std::max(answer_.finish_us[r], times.end_us[r]);
         }
         const auto last = std::ranges::max_element(answer_.finish_us);
         answer_.step_us = *last;
@@ -296,6 +404,7 @@ class StepPlay {
     int ranks_, per_host_ = 1, played_ = 1;
     algorithm::CostModel model_;
     std::vector<Scene> scenes_;
+    std::vector<double> starts_;               // by rank
     std::vector<double> computed_;             // by rank: when its computing is done, so far
     std::vector<std::vector<double>> groups_;  // and the collectives of each group
     std::size_t last_computed_ = none;

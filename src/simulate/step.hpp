@@ -4,8 +4,9 @@
 // it waits. The collectives of one group run one after the other too, as the library runs them, beside the computing:
 // each begins on a rank when the pieces are done there for which it waits. Each collective is played by the player
 // (player.hpp) with the times at which its ranks begin, so that late ranks delay others as its schedule has it; all
-// groups of one kind are played together and share the links. Collectives of groups of different kinds, and one that
-// begins on some ranks while the one before it still runs on others, do not share links: each is played alone.
+// groups of one kind are played together and share the links. Where collectives of groups of different kinds overlap,
+// all collectives of the step are played at once on one machine (machine.hpp), and share links and cores. Otherwise one
+// that begins on some ranks while the one before it still runs on others shares nothing with that.
 // Values and pure functions.
 #pragma once
 
@@ -79,6 +80,7 @@ struct StepAnswer {
     std::vector<NamedCost> costs;          ///< by name, in the order of the list
     std::vector<Hop> path;                 ///< on which the last rank waited, first to last
     std::uint64_t steps = 0;               ///< of schedules, played
+    std::string at_once{};                 ///< how collectives that overlap are played; empty: there are none
 };
 
 /// Throws InvalidArgument for groups that do not fit the hosts, and for plays that are too large.

@@ -137,6 +137,35 @@ TEST(Step, GroupsOfAMeshShareCards) {
     }
 }
 
+// Each rank sends to its neighbour, and to the one at distance two, 4000 bytes each through a card of 0.5 GB/s. Its
+// core has sent the first after 3 + 4 us, and the second three later. The first message has passed 3500 bytes when the
+// second comes, at 10; both have half of the card until 12. The second has 500 then, and is through at 19. It is there
+// at 29, is received in 2, and combined in 1; the first at 22.
+TEST(Step, GroupsOfDifferentDimensionsShareCardsAndCores) {
+    StepQuestion q = question(4, 4);
+    q.network = {.name = "test", .us = 10, .nic_gbps = 0.5};
+    const int near = add_call(q, Collective::all_reduce, 1000, {4, 2, 1}, "recursive_doubling"),
+              far = add_call(q, Collective::all_reduce, 1000, {4, 2, 2}, "recursive_doubling");
+    communicate(q, near, {}, "near");
+    communicate(q, far, {}, "far");
+    for (const StepAnswer& a : {answer(q), answer(whole(q))}) {
+        EXPECT_NE(a.at_once, "");
+        for (const double us : a.pieces[0].end_us) EXPECT_NEAR(us, 25, 1e-3);
+        for (const double us : a.pieces[1].end_us) EXPECT_NEAR(us, 32, 1e-3);
+        EXPECT_NEAR(a.step_us, 32, 1e-3);
+    }
+    // One behind the other both have the card to themselves: 3 + 8 + 10 + 2 + 1 each. What computes follows the last.
+    q.step.pieces[1].after = {0};
+    compute(q, 5, {1});
+    const StepAnswer alone = answer(q);
+    EXPECT_EQ(alone.at_once, "");
+    EXPECT_NEAR(alone.step_us, 24 + 24 + 5, 1e-3);
+    q.step.pieces[1].after = {};
+    const StepAnswer again = answer(q);
+    EXPECT_NEAR(again.step_us, 32 + 5, 1e-3);
+    EXPECT_NEAR(again.exposed_us, 32, 1e-3);
+}
+
 // A group's collectives, one behind the other, are calls one behind the other.
 TEST(Step, TwoCallsAreTwoCalls) {
     for (const char* name : {"ring", "rails", "hierarchical"}) {
