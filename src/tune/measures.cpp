@@ -180,6 +180,23 @@ Pair connected(const Deadline& limit) {
     return pair;
 }
 
+// Takes a byte as a waiting rank does: it looks again and again, and after the byte once more, as a stream is read
+// until it is empty. A thread that sleeps in recv() would have to be woken, which takes several times as long as the
+// message. Returns the microseconds from the look that found it; none came: 0.
+double take_byte(const UniqueFd& from, bool alone, const Deadline& limit) {
+    std::byte byte{};
+    for (;;) {
+        const Instant before = Clock::now();
+        const ssize_t got = ::recv(from.get(), &byte, 1, MSG_DONTWAIT);
+        if (got == 1) {
+            std::byte more{};
+            return ::recv(from.get(), &more, 1, MSG_DONTWAIT) < 0 ? us_since(before) : 0;
+        }
+        if (got == 0 || errno != EAGAIN || limit.expired(before)) return 0;
+        if (!alone) ::sched_yield();
+    }
+}
+
 }  // namespace
 
 std::vector<int> allowed_cpus() {
@@ -307,33 +324,28 @@ Messages short_messages(const Deadline& limit, const std::vector<int>& cpus) {
     Messages best;
     const Pair pair = connected(limit);
     std::atomic<bool> over{false};
+    const bool alone = cpus.size() > 1;
+    const std::byte byte{};
     const auto echo = [&] {
-        if (cpus.size() > 1) stay_on(cpus[1]);
-        std::byte byte{};
-        while (::recv(pair.far.get(), &byte, 1, 0) == 1 && ::send(pair.far.get(), &byte, 1, MSG_NOSIGNAL) == 1) {
+        if (alone) stay_on(cpus[1]);
+        while (take_byte(pair.far, alone, limit) > 0 && ::send(pair.far.get(), &byte, 1, MSG_NOSIGNAL) == 1) {
         }
     };
     const auto lead = [&] {
-        if (cpus.size() > 1) stay_on(cpus[0]);
-        std::byte byte{};
+        if (alone) stay_on(cpus[0]);
         while (!limit.expired()) {
             constexpr int turns = 10;
             double sending_us = 0, receiving_us = 0;
             const Instant start = Clock::now();
             int turn = 0;
             for (; turn < turns && !limit.expired(); ++turn) {
-                Instant before = Clock::now();
+                const Instant before = Clock::now();
                 if (::send(pair.near.get(), &byte, 1, MSG_NOSIGNAL) != 1) break;
                 sending_us += us_since(before);
                 // Only the call that finds the byte counts: waiting for it is no work.
-                ssize_t got = 0;
-                do {
-                    if (cpus.size() < 2) ::sched_yield();
-                    before = Clock::now();
-                    got = ::recv(pair.near.get(), &byte, 1, MSG_DONTWAIT);
-                } while (got < 0 && errno == EAGAIN && !limit.expired(before));
-                if (got != 1) break;
-                receiving_us += us_since(before);
+                const double taking_us = take_byte(pair.near, alone, limit);
+                if (taking_us <= 0) break;
+                receiving_us += taking_us;
             }
             if (turn < turns) break;
             const double us = us_since(start) / turns / 2;
