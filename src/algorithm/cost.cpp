@@ -76,6 +76,7 @@ Rates rates_of(double held_bytes, const Layout& layout, const CostModel& costs) 
     rates.sum_us = (1 - rates.beyond) / (costs.combine_gbps * 1e3) + rates.memory_us;
     rates.cross_us = cross_us(costs);
     rates.signal_us = rates.crowd > 1 ? rates.crowd * costs.yield_us : 2 * costs.line_us;
+    rates.slot_us = rates.crowd > 1 ? rates.signal_us : costs.line_us;
     return rates;
 }
 

@@ -71,6 +71,7 @@ struct Rates {
     double sum_us = 0;     ///< of a result of two inputs
     double cross_us = 0;   ///< from one core's cache into another's, in addition
     double signal_us = 0;  ///< until a rank has seen a publication; not a byte
+    double slot_us = 0;    ///< the same, where one line has the publication and its bytes
 };
 /// `held_bytes`: of one rank's buffers and scratch.
 Rates rates_of(double held_bytes, const Layout& layout, const CostModel& costs);

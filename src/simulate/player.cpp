@@ -245,7 +245,8 @@ void Play::end_step(Index rank) {
     } else if (what.kind == StepKind::publish || what.kind == StepKind::signal) {
         Actor& actor = actors_[rank];
         actor.published = what.round;
-        at(now() + costs_.rates().signal_us, Happening::seen, rank, what.round);
+        const bool slot = actor.program->in_slots;
+        at(now() + (slot ? costs_.rates().slot_us : costs_.rates().signal_us), Happening::seen, rank, what.round);
     } else if (what.kind == StepKind::release) {
         actors_[rank].released = std::max(actors_[rank].released, what.round);
     }
