@@ -16,7 +16,8 @@ struct Shape {
     double n = 1, hosts = 1, per_host = 1;   // ranks; hosts; the most ranks of a host
     double bytes = 0;                        // of the buffer, or of the largest block
     double tile = 1, segment = 1;            // of a ring's slices, of long messages
-    double message = 0, call = 0, near = 0;  // a short message one way; a core's part of it; one inside a host
+    double message = 0, call = 0, near = 0;  // a short message one way; the cores' part of it; one inside a host
+    double send = 0, receive = 0;            // the two parts of `call`
     double stream = 0, card = 0;             // a byte of a message: its core's, and its host's card's
     double copy = 0, sum = 0, cross = 0;     // a byte copied, combined, or read from another core's cache
     double signal = 0;
@@ -187,6 +188,90 @@ double scan_direct(const Shape& s) {
     return s.direct_us(s.n - 1, s.bytes, s.per_host) + (s.n - 1) * s.bytes * s.sum;
 }
 
+// A tree of radix `radix` over `of` ranks or hosts: the levels on its longest path, of which some lie inside a host,
+// and the further children at these. The highest level has as many as are left.
+struct Levels {
+    double far = 0, near = 0, far_others = 0, near_others = 0;
+    Levels(const Shape& s, double of, double radix) {
+        for (double below = 1; below < of; below *= radix) {
+            const bool inside = of > s.hosts && below * radix <= s.per_host;
+            (inside ? near : far) += 1;
+            (inside ? near_others : far_others) += std::min(radix, std::ceil(of / below)) - 2;
+        }
+    }
+};
+// A long buffer goes in parts: how many, and their bytes.
+struct Pipeline {
+    double count = 1, bytes = 0;
+    Pipeline(double all, double part) : count(std::max(1.0, std::ceil(all / part))), bytes(all / count) {}
+};
+
+// A parent sends to its children one after the other, and so it does with the next part.
+double broadcast_tree(const Shape& s, double of, double radix, double part) {
+    const Levels l(s, of, radix);
+    const Pipeline p(s.bytes, part);
+    const double far = s.send + p.bytes * s.stream, near = s.near / 3 + p.bytes * s.copy;
+    return l.far * (s.message + s.announced(p.bytes) + p.bytes * s.stream) + l.far_others * far +
+           l.near * (s.near + p.bytes * (2 * s.copy + s.cross)) + l.near_others * near +
+           (p.count - 1) * ((l.far + l.far_others) * far + (l.near + l.near_others) * near);
+}
+double broadcast_hierarchical(const Shape& s) {
+    const double part = Pipeline(s.bytes, 2 * s.tile).bytes;
+    return broadcast_tree(s, s.hosts, 2, 2 * s.tile) + s.inside_us(Collective::broadcast, "shared", part);
+}
+double broadcast_knomial(const Shape& s) {
+    return broadcast_tree(s, s.n, 4, s.segment);
+}
+double broadcast_binomial(const Shape& s) {
+    return broadcast_tree(s, s.n, 2, s.segment);
+}
+double broadcast_chain(const Shape& s) {
+    const Pipeline p(s.bytes, s.segment);
+    return (s.hosts - 1) * (s.message + s.announced(p.bytes) + p.bytes * s.stream) +
+           (s.n - s.hosts) * (s.near + p.bytes * (2 * s.copy + s.cross)) +
+           (p.count - 1) * (s.call + p.bytes * s.byte_us(1));
+}
+
+// A parent combines what its children send, one after the other.
+double reduce_tree(const Shape& s, double of, double radix, double part) {
+    const Levels l(s, of, radix);
+    const Pipeline p(s.bytes, part);
+    const double far = s.receive + p.bytes * (s.stream + s.sum),
+                 near = s.near / 3 + p.bytes * (s.copy + s.cross + s.sum);
+    return l.far * (s.message + s.announced(p.bytes) + p.bytes * (s.stream + s.sum)) + l.far_others * far +
+           l.near * (s.near + p.bytes * (2 * s.copy + s.cross + s.sum)) + l.near_others * near +
+           (p.count - 1) * ((l.far + l.far_others) * far + (l.near + l.near_others) * near);
+}
+double reduce_hierarchical(const Shape& s) {
+    const Pipeline p(s.bytes, 2 * s.tile);
+    return reduce_tree(s, s.hosts, 2, 2 * s.tile) + p.count * s.inside_us(Collective::reduce, "two_shot", p.bytes);
+}
+double reduce_knomial(const Shape& s) {
+    return reduce_tree(s, s.n, 4, s.bytes + 1);
+}
+double reduce_binomial(const Shape& s) {
+    return reduce_tree(s, s.n, 2, s.bytes + 1);
+}
+double reduce_direct(const Shape& s) {
+    return s.message + s.announced(s.bytes) + (s.n - 1) * (s.receive + s.bytes * (s.stream + s.sum));
+}
+
+// All blocks come to the root's card at once, and then its core takes them. In a tree the root's first child passes on
+// half of them, one at a time.
+double gather_to_root(const Shape& s) {
+    return s.message + s.announced(s.bytes) + (s.n - 1) * (s.receive + s.bytes * (s.stream + s.card));
+}
+double gather_binomial(const Shape& s) {
+    return std::max(s.levels(s.n) * s.message, s.message + s.n / 2 * (s.call + 2 * s.bytes * s.stream)) +
+           s.announced(s.bytes);
+}
+double scatter_from_root(const Shape& s) {
+    return s.message + s.announced(s.bytes) + (s.n - 1) * (s.send + s.bytes * s.stream);
+}
+double scatter_binomial(const Shape& s) {
+    return scatter_from_root(s) + (s.levels(s.n) - 1) * s.message;
+}
+
 struct Row {
     Collective collective;
     std::string_view algorithm;
@@ -219,6 +304,18 @@ const Row rows[] = {
     {Collective::exscan, "recursive_doubling", scan_doubling},
     {Collective::exscan, "chain", scan_chain},
     {Collective::exscan, "direct", scan_direct},
+    {Collective::broadcast, "hierarchical", broadcast_hierarchical},
+    {Collective::broadcast, "knomial", broadcast_knomial},
+    {Collective::broadcast, "binomial", broadcast_binomial},
+    {Collective::broadcast, "chain", broadcast_chain},
+    {Collective::reduce, "hierarchical", reduce_hierarchical},
+    {Collective::reduce, "knomial", reduce_knomial},
+    {Collective::reduce, "binomial", reduce_binomial},
+    {Collective::reduce, "direct", reduce_direct},
+    {Collective::gather, "binomial", gather_binomial},
+    {Collective::gather, "direct", gather_to_root},
+    {Collective::scatter, "binomial", scatter_binomial},
+    {Collective::scatter, "direct", scatter_from_root},
 };
 
 }  // namespace
@@ -247,6 +344,8 @@ std::optional<double> at_scale_us(const Context& context, std::string_view algor
         return r.collective == request.collective && r.algorithm == algorithm;
     });
     if (row == std::end(at_scale::rows)) return std::nullopt;
+    const bool of_blocks = request.collective == Collective::gather || request.collective == Collective::scatter;
+    if (of_blocks && layout.size() > most_at_root) return std::nullopt;
     const HostTopology& topology = context.topology();
     std::size_t most = 1;
     for (const auto& ranks : topology.hosts) most = std::max(most, ranks.size());
@@ -264,7 +363,9 @@ std::optional<double> at_scale_us(const Context& context, std::string_view algor
     s.tile = static_cast<double>(context.tile()) * element;
     s.segment = static_cast<double>(context.segment()) * element;
     s.message = costs.tcp_us;
-    s.call = costs.tcp_send_us + costs.tcp_receive_us;
+    s.send = costs.tcp_send_us;
+    s.receive = costs.tcp_receive_us;
+    s.call = s.send + s.receive;
     s.stream = 1 / (costs.tcp_gbps * 1e3);
     s.card = s.stream / card_streams;
     const bool blocks = traits_of(request.collective).has_blocks() || traits_of(request.collective).exchanges();

@@ -21,6 +21,10 @@ inline constexpr double card_streams = 2;
 /// Longer messages are announced first, and wait for their receive (transport::Mailbox::eager_bytes).
 inline constexpr std::uint64_t longest_eager_bytes = 256 << 10;
 
+/// Of more ranks the limits choose gather's and scatter's algorithm: a root that talks to all has a connection to each,
+/// which the formulas do not know.
+inline constexpr int most_at_root = 1024;
+
 /// Hosts of the layout: the ranks of each share memory.
 bool has_many_hosts(const Layout& layout);
 

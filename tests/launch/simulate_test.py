@@ -31,7 +31,7 @@ class Simulate(CliCase):
 
     def test_a_hundred_thousand_ranks(self):
         said = self.simulated("broadcast", "--ranks", 100000, "--hosts", 12500, "--bytes", "1K", "--network", "ethernet-100")
-        self.assertRegex(said, r"(?m)hierarchical .* whole$")
+        self.assertRegex(said, r"(?m)knomial .* whole$")
         said = self.simulated("barrier", "--ranks", 100000, "--hosts", 12500, "--network", "fat-tree")
         self.assertRegex(said, r"hierarchical .* by classes \(256 ranks\)")
 
