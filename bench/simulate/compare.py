@@ -4,7 +4,7 @@
 Usage: compare.py [--ranks 2,4] [--sizes 8,1K,...] [--transports shm,tcp] [--seconds 0.05] [--bin build/bin/tutti]
 
 Prints a row for each collective, number of ranks and transport: simulated by measured time for each size; then the median error and
-the share of cases within 15 %. Nothing else should run on the machine meanwhile.
+the share of cases within 15 %, and first how the numbers of the host were measured. Nothing else should run on the machine meanwhile.
 """
 import argparse
 import json
@@ -27,6 +27,17 @@ def rows(program, arguments):
         return json.loads(file.read_text())
 
 
+def numbers(program):
+    """Measures the machine until nothing is assumed and nothing else ran, ten times at most; the last answer's words on that."""
+    for _ in range(10):
+        said = subprocess.run([program, "explain", "all_reduce", "-n", "2"], env={**os.environ, "TUTTI_TUNE": "remeasure"}, check=True,
+                              stdout=subprocess.PIPE, text=True, timeout=60).stdout
+        how = " ".join(said[said.index("numbers ("):].split("):")[0].split())
+        if "assumed" not in how and "busy" not in how:
+            break
+    return how.removeprefix("numbers (")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", default="2,4")
@@ -37,6 +48,7 @@ def main():
     options = parser.parse_args()
     sizes = options.sizes.split(",")
     ratios, load = [], os.getloadavg()[0]
+    print(f"numbers: {numbers(options.bin)}\n")
     print("| collective | ranks | transport |" + "".join(f" {size} |" for size in sizes))
     print("|---|---|---|" + "---|" * len(sizes))
     for transport in options.transports.split(","):
