@@ -98,7 +98,9 @@ Group::Group(std::shared_ptr<World> world, SubgroupSpec spec)
                     .driver = world_->driver(),
                     .policies = world_->policies(),
                     .neighbours = world_->neighbours(),
-                    .wait_for_call = [world = world_.get()](Operation& call) { world->wait_for_call(call); }}) {
+                    .wait_for_call = [world = world_.get()](Operation& call, Waiting& waiting) {
+                        world->wait_for_call(call, waiting);
+                    }}) {
     // Equal on the ranks of this group alone.
     recorder_.set_world(world_->id() + index_ * 0x9e3779b97f4a7c15ULL, world_->id());
     backends_ = std::make_unique<ForeignBackends>(*this, spec);

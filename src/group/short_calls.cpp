@@ -54,6 +54,7 @@ bool ShortCalls::run_as(const CollectiveCall& call, OperationMaker longer) {
     record::Ticket ticket = 0;
     if (wait_briefly<c>(call, state, sequence, ticket) && !flight.failure() && !state.large) {
         recorder_.complete(ticket);
+        last_ = sequence;
         return true;
     }
     collectives.in_slots().record(call, sequence, ticket);
@@ -84,7 +85,14 @@ void ShortCalls::go_on(BiasedMutex::Entry& entry, const CollectiveCall& call, co
     collectives_.push(operation);
     entry.leave();
     TUTTI_ASSERT(!entry);
-    wait_for_call_(*operation);
+    wait_for_call_(*operation, waiting_of(call, sequence));
+    if (!operation->run.slot_state.large) last_ = sequence;
+}
+
+// Other ranks may still be in the collective before this one, if that was longer, and need the core for it. This says
+// nothing about how to wait in a row of short calls.
+Waiting& ShortCalls::waiting_of(const CollectiveCall& call, std::uint64_t sequence) const noexcept {
+    return last_ + 1 == sequence && !call.large ? driver_.brief_waiting() : driver_.waiting();
 }
 
 // Looks while that is the quickest way on; false: it takes longer.
@@ -92,7 +100,7 @@ template <Collective c>
 [[gnu::always_inline]] inline bool ShortCalls::wait_briefly(const CollectiveCall& call, SlotState& state,
                                                             std::uint64_t sequence, record::Ticket& ticket) {
     SlotCollectives& in_slots = collectives_.in_slots();
-    for (Waiting::Looks looks(driver_.waiting()); !in_slots.advance_as<c>(call, state, sequence, ticket);) {
+    for (Waiting::Looks looks(waiting_of(call, sequence)); !in_slots.advance_as<c>(call, state, sequence, ticket);) {
         if (!looks.again()) return !driver_.waiting().has_own_core() && yield_briefly(call, state, sequence, ticket);
     }
     return true;
@@ -102,7 +110,7 @@ bool ShortCalls::yield_briefly(const CollectiveCall& call, SlotState& state, std
                                record::Ticket& ticket) {
     // More ranks than cores: the awaited ranks are most likely ready to run, and get this core, unless they have
     // others. This rank keeps the lock meanwhile, so not for long.
-    Waiting& waiting = driver_.waiting();
+    Waiting& waiting = waiting_of(call, sequence);
     const Instant start = Clock::now();
     Instant now = start;
     for (int turn = 0; turn < turns_max && !waiting.sleeps_at_once() && flight_.sound(); ++turn) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "core/biased_mutex.hpp"
+#include "core/waiting.hpp"
 #include "engine/slots.hpp"
 #include "operation/operation.hpp"
 #include "operation/ranks.hpp"
@@ -37,8 +38,8 @@ class ShortCalls {
         Driver& driver;
         LocalPolicies& policies;
         const transport::Neighbours& neighbours;
-        /// Waits for an operation, and throws its error (World::wait_for_call).
-        std::function<void(Operation&)> wait_for_call;
+        /// Waits for an operation in the way of `Waiting`, and throws its error (World::wait_for_call).
+        std::function<void(Operation&, Waiting&)> wait_for_call;
     };
     explicit ShortCalls(Parts parts);
 
@@ -57,6 +58,7 @@ class ShortCalls {
                       record::Ticket& ticket);
     bool yield_briefly(const engine::CollectiveCall& call, engine::SlotState& state, std::uint64_t sequence,
                        record::Ticket& ticket);
+    Waiting& waiting_of(const engine::CollectiveCall& call, std::uint64_t sequence) const noexcept;
     bool awaits_only_others_cpus(const engine::CollectiveCall& call, const engine::SlotState& state);
     void go_on(BiasedMutex::Entry& entry, const engine::CollectiveCall& call, const engine::SlotState& state,
                std::uint64_t sequence, record::Ticket ticket, OperationMaker longer);
@@ -68,7 +70,8 @@ class ShortCalls {
     Driver& driver_;
     LocalPolicies& policies_;
     const transport::Neighbours& neighbours_;
-    const std::function<void(Operation&)> wait_for_call_;
+    const std::function<void(Operation&, Waiting&)> wait_for_call_;
+    std::uint64_t last_ = 0;  // the latest collective that ended in slots, so that no rank is in an earlier one
     bool closed_;  // if TUTTI_FAULTS is set or the recorder counts operations, and after the group has been left
 };
 

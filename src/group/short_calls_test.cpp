@@ -22,7 +22,7 @@ class ShortCallsOfTwo : public testing::Test {
  protected:
     ShortCallsOfTwo() {
         driver_.attach(first_.flight, first_.neighbours);
-        driver_.waiting().choose(settings::Wait::automatic, two, 1, 20);
+        driver_.brief_waiting().choose(settings::Wait::automatic, two, 1, 20);
     }
 
     // The first rank's call. True: it has been made.
@@ -51,6 +51,7 @@ class ShortCallsOfTwo : public testing::Test {
     Driver driver_{"test", 0};
     std::function<void(Operation&)> on_wait_ = [](Operation&) { FAIL() << "it has become an operation"; };
     int made_ = 0;
+    const Waiting* waits_in_ = nullptr;
     ShortCalls calls_{{.ranks = first_.all,
                        .collectives = *first_.collectives,
                        .recorder = first_.recorder,
@@ -58,7 +59,10 @@ class ShortCallsOfTwo : public testing::Test {
                        .driver = driver_,
                        .policies = first_.policies,
                        .neighbours = first_.neighbours,
-                       .wait_for_call = [this](Operation& call) { on_wait_(call); }}};
+                       .wait_for_call = [this](Operation& call, Waiting& waiting) {
+                           waits_in_ = &waiting;
+                           on_wait_(call);
+                       }}};
 };
 
 TEST_F(ShortCallsOfTwo, end_at_once_when_all_that_they_need_has_come) {
@@ -95,6 +99,27 @@ TEST_F(ShortCallsOfTwo, go_on_as_one_operation_when_the_others_take_longer) {
     EXPECT_EQ(made_, 1);
     EXPECT_EQ(a, Values(2, 3.0F));
     EXPECT_EQ(b, a);
+}
+
+// A call right behind a longer one waits as that does: other ranks may need the core for the longer one yet.
+TEST_F(ShortCallsOfTwo, learn_for_themselves_how_to_wait_unless_they_follow_a_longer_one) {
+    Values a(2, 1.0F), b(2, 2.0F);
+    on_wait_ = [&](Operation& /*call*/) {
+        other_calls(b);
+        first_.flight.move();
+        second_.flight.move();
+    };
+    for (const bool follows_longer : {false, true, false}) {
+        if (follows_longer) {
+            const auto here = first_.all_reduce(a), there = other_calls(b);
+            first_.flight.move();
+            second_.flight.move();
+            ASSERT_TRUE(here->done() && there->done());
+        }
+        waits_in_ = nullptr;
+        ASSERT_TRUE(all_reduce(a));
+        EXPECT_EQ(waits_in_, follows_longer ? &driver_.waiting() : &driver_.brief_waiting());
+    }
 }
 
 TEST_F(ShortCallsOfTwo, leave_it_to_an_operation_where_another_one_is_in_flight) {

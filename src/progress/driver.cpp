@@ -65,20 +65,21 @@ Waiting::Turn Driver::turn(const Waiting& waiting, int idle) {
     return may_sleep && driven_->is_moved_by_threads() ? Waiting::Turn::sleep : usual;
 }
 
-Driver::Waited Driver::wait(const std::function<bool()>& done, const Deadline& limit, const Deadline& deadline) {
+Driver::Waited Driver::wait(const std::function<bool()>& done, const Deadline& limit, const Deadline& deadline,
+                            Waiting& waiting) {
     TUTTI_ASSERT(driven_ != nullptr && neighbours_ != nullptr);
     const Scope scope(*this);
     int idle = 0;
-    Waiting::Looks looks(waiting_);
+    Waiting::Looks looks(waiting);
     while (!done()) {
         if (driven_->move()) {
-            if (idle > 0) waiting_.spared();
+            if (idle > 0) waiting.spared();
             idle = 0;
-            looks = Waiting::Looks(waiting_);
+            looks = Waiting::Looks(waiting);
             continue;
         }
         if (done()) break;
-        Waiting::Turn next = turn(waiting_, ++idle);
+        Waiting::Turn next = turn(waiting, ++idle);
         // A turn over sockets costs a system call anyway, and ranks of other hosts (containers, say) may be waiting for
         // this very core: so this rank offers it to them from the start.
         if (next == Waiting::Turn::look && !neighbours_->are_all() && idle > turns_before_yield)
@@ -87,7 +88,7 @@ Driver::Waited Driver::wait(const std::function<bool()>& done, const Deadline& l
             looks.pause();
             continue;
         }
-        if (next == Waiting::Turn::yield) waiting_.yield(Clock::now());
+        if (next == Waiting::Turn::yield) waiting.yield(Clock::now());
         if (next == Waiting::Turn::sleep || idle % turns_before_check == 0) {
             if (limit.expired()) return done() ? Waited::done : Waited::expired;
             if (interrupt_requested()) {
@@ -99,7 +100,7 @@ Driver::Waited Driver::wait(const std::function<bool()>& done, const Deadline& l
         if (next == Waiting::Turn::sleep) {
             const Deadline first = Deadline::at(std::min(limit.when(), deadline.when()));
             sleep(std::clamp(std::chrono::ceil<milliseconds>(first.remaining()), milliseconds(1), wait_slice), done);
-            waiting_.slept(Clock::now());
+            waiting.slept(Clock::now());
         }
     }
     return Waited::done;

@@ -63,6 +63,9 @@ class Driver {
     /// Call it before anything is driven. Both must outlive the driver; the ranks in `neighbours` may share no memory.
     void attach(Driven& driven, const transport::Neighbours& neighbours);
     Waiting& waiting() noexcept { return waiting_; }
+    /// How a rank waits in calls that end within a moment. They learn for themselves: in longer operations a turn is
+    /// often lost to ranks that copy much, and sleeping costs little.
+    Waiting& brief_waiting() noexcept { return brief_waiting_; }
     Waiting& background_waiting() noexcept { return background_waiting_; }
 
     /// A scope in which the calling thread drives, so that the progress thread need not.
@@ -79,7 +82,11 @@ class Driver {
 
     enum class Waited { done, expired, interrupted };
     /// Drives until `done()`, a signal, or `limit`. It does not sleep beyond `deadline`, at which another check is due.
-    Waited wait(const std::function<bool()>& done, const Deadline& limit, const Deadline& deadline);
+    Waited wait(const std::function<bool()>& done, const Deadline& limit, const Deadline& deadline) {
+        return wait(done, limit, deadline, waiting_);
+    }
+    /// The same, in the way of `waiting`, which learns from it.
+    Waited wait(const std::function<bool()>& done, const Deadline& limit, const Deadline& deadline, Waiting& waiting);
     /// Waits after the `idle`th consecutive turn without progress, for a thread that drives by itself: yields, or
     /// sleeps for `nap`.
     void pause(int idle, std::chrono::milliseconds nap);
@@ -109,7 +116,8 @@ class Driver {
     const int niceness_;
     Driven* driven_ = nullptr;
     const transport::Neighbours* neighbours_ = nullptr;
-    Waiting waiting_, background_waiting_;  // for calling threads, and for the progress thread
+    Waiting waiting_, brief_waiting_;  // for calling threads
+    Waiting background_waiting_;       // for the progress thread
     std::atomic<int> drivers_{0};
     std::atomic<bool> asleep_{false};  // a thread of this rank is in sleep(), and uses the two below
     std::vector<transport::Pollable> sockets_;

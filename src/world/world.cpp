@@ -119,7 +119,8 @@ void choose_waiting(Driver& driver, const std::vector<rendezvous::Card>& cards, 
     // The core of a rank that is bound to one says nothing about the others' cores.
     const int cores = usable_cores(), yields = yields_before_sleep(costs);
     TUTTI_ASSERT(cores >= 1 && yields >= 1 && ranks_of_machine >= 1);
-    driver.waiting().choose(settings::wait(), ranks_of_machine, std::max(cores, this_host::cpus()), yields);
+    for (Waiting* const waiting : {&driver.waiting(), &driver.brief_waiting()})
+        waiting->choose(settings::wait(), ranks_of_machine, std::max(cores, this_host::cpus()), yields);
     driver.background_waiting().choose_beside(settings::wait(), cores == 1, yields);
 }
 
@@ -380,11 +381,11 @@ void World::drive_for(Operation& operation, Driving driving) {
     }
 }
 
-void World::wait(Operation& operation, const Deadline& deadline) {
+void World::wait(Operation& operation, const Deadline& deadline, Waiting& waiting) {
     TUTTI_ASSERT(operation.group != nullptr);
     if (inherited_ && !operation.done()) std::rethrow_exception(flight_.failure());
     if (operation.handed_over.request) return operation.group->wait_for_handed_over(operation, deadline);
-    const auto waited = driver_.wait([&] { return operation.done(); }, deadline, operation.deadline);
+    const auto waited = driver_.wait([&] { return operation.done(); }, deadline, operation.deadline, waiting);
     if (waited == Driver::Waited::expired) {
         const std::lock_guard lock(flight_.mutex());
         if (operation.done()) return;
@@ -399,14 +400,14 @@ void World::wait(Operation& operation, const Deadline& deadline) {
     }
 }
 
-void World::wait_for_call(Operation& operation) {
+void World::wait_for_call(Operation& operation, Waiting& waiting) {
     TUTTI_ASSERT(operation.group != nullptr);
     try {
         if (operation.device.type != Device::Type::cpu) {
             operation.group->wait_until_issued(operation);
             operation.make_wait(operation.stream);
         } else {
-            wait(operation, Deadline::never());
+            wait(operation, Deadline::never(), waiting);
         }
     } catch (const Aborted& error) {
         if (error.code() == ErrorCode::interrupted) abort(fmt::format("rank {} was interrupted by a signal", rank()));

@@ -104,11 +104,14 @@ class World final : public std::enable_shared_from_this<World> {
     enum class Driving { one_turn, to_the_end };
     void drive_for(Operation& operation, Driving driving);
     /// Blocks until the operation is complete; throws Timeout if the deadline passes first.
-    void wait(Operation& operation, const Deadline& deadline);
+    void wait(Operation& operation, const Deadline& deadline) { wait(operation, deadline, driver_.waiting()); }
+    /// The same, in the way of `waiting`, which learns from it.
+    void wait(Operation& operation, const Deadline& deadline, Waiting& waiting);
     /// For a blocking call, whose buffers belong to the caller again when it throws: waits until the operation ends (on
     /// a device: is issued), and throws its error. A signal that interrupts the call ends the world, so that nothing
     /// writes to the buffers later and no rank waits for this one.
-    void wait_for_call(Operation& operation);
+    void wait_for_call(Operation& operation) { wait_for_call(operation, driver_.waiting()); }
+    void wait_for_call(Operation& operation, Waiting& waiting);
     void abort(const std::string& reason);
     /// As abort(), unless the world has failed already. False: this rank has left the world.
     bool end(const std::string& reason);
