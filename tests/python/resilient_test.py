@@ -115,6 +115,22 @@ class ResilientTest(unittest.TestCase):
         finally:
             dist.destroy_process_group()
 
+    def test_as_a_decorator(self):
+        seen = []
+
+        @dist.resilient(steps=3, first=1)
+        def step(r, *arguments, **named):
+            """What it says."""
+            seen.append((r.step, arguments, named))
+
+        self.assertEqual((step.__name__, step.__doc__, seen), ("step", "What it says.", []))
+        dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+        try:
+            self.assertEqual(step("x", y=2).size(), 1)
+            self.assertEqual(seen, [(1, ("x",), {"y": 2}), (2, ("x",), {"y": 2})])
+        finally:
+            dist.destroy_process_group()
+
     def test_the_loop_is_seen_only_in_a_step(self):
         seen = []
         dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)

@@ -1,8 +1,9 @@
 """A loop of steps that outlives its ranks."""
 from __future__ import annotations
 
+import functools
 from datetime import timedelta
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Sequence, overload
 
 from .. import _core
 from .._core import ProcessGroup, Resilience, Store
@@ -10,19 +11,34 @@ from .._core import ProcessGroup, Resilience, Store
 __all__ = ["Resilience", "resilient"]
 
 
+@overload
 def resilient(step: Callable[[Resilience], Any], state: Sequence[Any] = (), *, steps: int, first: int = 0,
               save: Callable[[], bytes] | None = None, load: Callable[[bytes], Any] | None = None,
               keep: Callable[[], Any] | None = None, undo: Callable[[], Any] | None = None,
               group: ProcessGroup | None = None, place: Store | None = None, name: str = "newcomers",
               wait: timedelta | None = None, min_size: int = 1, max_size: int = 0, max_failures: int = 5,
-              timeout: timedelta | None = None, patience: timedelta | None = None) -> ProcessGroup:
+              timeout: timedelta | None = None, patience: timedelta | None = None) -> ProcessGroup: ...
+@overload
+def resilient(step: None = None, state: Sequence[Any] = (), *, steps: int, first: int = 0,
+              save: Callable[[], bytes] | None = None, load: Callable[[bytes], Any] | None = None,
+              keep: Callable[[], Any] | None = None, undo: Callable[[], Any] | None = None,
+              group: ProcessGroup | None = None, place: Store | None = None, name: str = "newcomers",
+              wait: timedelta | None = None, min_size: int = 1, max_size: int = 0, max_failures: int = 5,
+              timeout: timedelta | None = None, patience: timedelta | None = None) -> Callable[[Callable[..., Any]], Callable[..., ProcessGroup]]: ...
+def resilient(step: Callable[[Resilience], Any] | None = None, state: Sequence[Any] = (), *, steps: int, first: int = 0,
+              save: Callable[[], bytes] | None = None, load: Callable[[bytes], Any] | None = None,
+              keep: Callable[[], Any] | None = None, undo: Callable[[], Any] | None = None,
+              group: ProcessGroup | None = None, place: Store | None = None, name: str = "newcomers",
+              wait: timedelta | None = None, min_size: int = 1, max_size: int = 0, max_failures: int = 5,
+              timeout: timedelta | None = None, patience: timedelta | None = None) -> Any:
     """Runs steps whose group may lose ranks and take newcomers in; all ranks and newcomers call it alike.
 
     When a rank ends, the survivors form a new group, with newcomers for the lost where such come. All go back to the last
     step that every survivor has completed, newcomers take the state over, and the steps go on from there.
 
     Args:
-        step: step(r) does step number `r.step` with the collectives of `r.group`, and changes the state.
+        step: step(r) does step number `r.step` with the collectives of `r.group`, and changes the state. None: this is a
+            decorator; the function that it makes runs the loop, and gives its own arguments to each step, behind r.
         state: arrays or tensors, equal on all ranks between two steps; a step changes them in place.
         steps: the loop ends when so many steps are completed.
         first: so many are completed at the start, by a checkpoint.
@@ -58,6 +74,21 @@ def resilient(step: Callable[[Resilience], Any], state: Sequence[Any] = (), *, s
         >>> _ = dist.resilient(step, [total], steps=4)
         >>> float(total[0])
         10.0
+        >>> @dist.resilient(state=[total], steps=3)
+        ... def add(r, addend):
+        ...     total[:] += addend
+        >>> _ = add(2.0)
+        >>> float(total[0])
+        16.0
     """
+    if step is None:
+        def decorated(step: Callable[..., Any]) -> Callable[..., ProcessGroup]:
+            @functools.wraps(step)
+            def run(*args: Any, **kwargs: Any) -> ProcessGroup:
+                return resilient(lambda r: step(r, *args, **kwargs), state, steps=steps, first=first, save=save, load=load, keep=keep,
+                                 undo=undo, group=group, place=place, name=name, wait=wait, min_size=min_size, max_size=max_size,
+                                 max_failures=max_failures, timeout=timeout, patience=patience)
+            return run
+        return decorated
     return _core.resilient(step, state, steps, first, save, load, keep, undo, group, place, name, wait, min_size,
                            max_size, max_failures, timeout, patience)

@@ -43,6 +43,7 @@ __all__ = [
     "reduce_scatter_tensor_uneven",
     "register",
     "replace_gloo",
+    "resilient",
 ]
 
 _strangers.refuse()
@@ -74,6 +75,10 @@ def __getattr__(name: str) -> Any:
 
         if name in uneven.__all__:
             return getattr(uneven, name)
+    if name == "resilient":
+        from . import resilience
+
+        return resilience.resilient
     if name == "dump_flight_recorder":
         from . import flight
 
