@@ -3,8 +3,8 @@
     python bench/python/resilient.py [--rounds 5] [--torch]
 
 hot spare: another process waits in init_process_group already. fresh process: it is started when the rank is killed, and
-imports NumPy (with --torch also PyTorch) first. The program is its own launcher. Each row is the median of some rounds, and
-the longest of them."""
+imports NumPy (with --torch also PyTorch) first. The program is its own launcher. With --torch also torchrun, and torchft where
+it is installed (resilient_others.py). Each row is the median of some rounds, and the longest of them."""
 import argparse
 import os
 import signal
@@ -84,10 +84,14 @@ def main():
     options = parser.parse_args()
     if options.torch:
         os.environ["BENCH_TORCH"] = "1"
-    print(f"{'replaced by':<16}{'median s':>10}{'longest s':>11}")
-    for name, hot in (("a hot spare", True), ("a fresh process", False)):
-        times = [seconds(hot) for _ in range(options.rounds)]
-        print(f"{name:<16}{statistics.median(times):>10.3f}{max(times):>11.3f}", flush=True)
+    rows = [(["a hot spare"], lambda: [seconds(True)]), (["a fresh process"], lambda: [seconds(False)])]
+    if options.torch:
+        import resilient_others
+        rows += resilient_others.rows()
+    print(f"{'replaced by':<28}{'median s':>10}{'longest s':>11}")
+    for names, measure in rows:
+        for name, times in zip(names, zip(*(measure() for _ in range(options.rounds)))):
+            print(f"{name:<28}{statistics.median(times):>10.3f}{max(times):>11.3f}", flush=True)
 
 
 if __name__ == "__main__":
