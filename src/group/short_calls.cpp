@@ -54,7 +54,7 @@ bool ShortCalls::run_as(const CollectiveCall& call, OperationMaker longer) {
     record::Ticket ticket = 0;
     if (wait_briefly<c>(call, state, sequence, ticket) && !flight.failure() && !state.large) {
         recorder_.complete(ticket);
-        last_ = sequence;
+        last_.store(sequence, std::memory_order_relaxed);
         return true;
     }
     collectives.in_slots().record(call, sequence, ticket);
@@ -86,13 +86,14 @@ void ShortCalls::go_on(BiasedMutex::Entry& entry, const CollectiveCall& call, co
     entry.leave();
     TUTTI_ASSERT(!entry);
     wait_for_call_(*operation, waiting_of(call, sequence));
-    if (!operation->run.slot_state.large) last_ = sequence;
+    if (!operation->run.slot_state.large) last_.store(sequence, std::memory_order_relaxed);
 }
 
 // Other ranks may still be in the collective before this one, if that was longer, and need the core for it. This says
 // nothing about how to wait in a row of short calls.
 Waiting& ShortCalls::waiting_of(const CollectiveCall& call, std::uint64_t sequence) const noexcept {
-    return last_ + 1 == sequence && !call.large ? driver_.brief_waiting() : driver_.waiting();
+    return last_.load(std::memory_order_relaxed) + 1 == sequence && !call.large ? driver_.brief_waiting()
+                                                                                : driver_.waiting();
 }
 
 // Looks while that is the quickest way on; false: it takes longer.

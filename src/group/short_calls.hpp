@@ -71,7 +71,8 @@ class ShortCalls {
     LocalPolicies& policies_;
     const transport::Neighbours& neighbours_;
     const std::function<void(Operation&, Waiting&)> wait_for_call_;
-    std::uint64_t last_ = 0;  // the latest collective that ended in slots, so that no rank is in an earlier one
+    std::atomic<std::uint64_t> last_{
+        0};        // the latest collective that ended in slots, so that no rank is in an earlier one
     bool closed_;  // if TUTTI_FAULTS is set or the recorder counts operations, and after the group has been left
 };
 

@@ -126,29 +126,21 @@ class Standby(CliCase):
         self.ends_well()
 
     def test_node_0_is_started_again_and_joins_the_job_that_runs(self):
-        self.begin(2, ranks=1)
-        self.end(0)
-        place = self.until(1, r"serves it now, at (127.0.0.1:\d+),")[1]
-        self.until(1, "goes on as rank 0 of 1")
-        self.start_as(0, 2, ranks=1)
-        self.until(0, f"the job runs already, and its store is at {place}: this launcher joins it there")
-        self.until(0, r"joined as rank 1 of 2 at step \d+", within=30)
-        self.until_it_keeps_the_standby(0)
-        self.end(1)
-        self.until(0, "goes on as rank 0 of 1", within=6)
-        self.ends_well()
-
-    def test_a_node_that_looks_for_the_job_at_node_0_again_is_sent_to_it(self):
+        """And a node that looks for the job where node 0 is does so too."""
         self.begin(3, ranks=1)
         self.end(0)
-        self.until(1, "this node, 1, serves it now")
+        place = self.until(1, r"serves it now, at (127.0.0.1:\d+),")[1]
         self.end(2)
         self.until(1, "goes on as rank 0 of 1", within=30)
         self.start_as(0, 3, ranks=1)
+        self.until(0, f"the job runs already, and its store is at {place}: this launcher joins it there")
         self.until(0, r"joined as rank \d of \d at step \d+", within=30)
         self.start_as(2, 3, ranks=1)
         self.until(2, "the job runs already, and its store is at .*: this launcher joins it there")
         self.until(2, r"joined as rank 2 of 3 at step \d+", within=30)
+        self.until_it_keeps_the_standby(0)
+        self.end(1)
+        self.until(0, "goes on as rank 0 of 2", within=10)
         self.ends_well()
 
     def test_all_ranks_start_again_without_the_first_node(self):
