@@ -30,19 +30,12 @@ COLLECTIVES = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatte
 
 def measure(options, name, work):
     _, rate, delay, loss = NETWORKS[name]
-    times, regrets = {}, {}
     with veth.Hosts(options.hosts, 1, rate, delay, loss, veth.carrier_of(options.tutti)) as hosts:
         bench = veth.Bench(options, hosts, work)
-        contenders = bench.contenders()
-        for _ in range(options.rounds):
-            for contender, run in contenders.items():
-                for key, us in run().items():
-                    times.setdefault(key, {}).setdefault(contender, []).append(us)
-        regrets = bench.regret()
-    for (collective, size), found in times.items():
-        us = {contender: statistics.median(values) for contender, values in found.items()}
-        if "tutti" not in us:
-            continue
+        measured, regrets = bench.measured(), bench.regret()
+    for collective, size in measured["tutti"]:
+        us = {contender: statistics.median(cases[collective, size]) for contender, cases in measured.items()
+              if (collective, size) in cases}
         regret, chosen, best = regrets.get((collective, size), (None, None, None))
         yield {"network": name, "collective": collective, "bytes": size, "us": us.pop("tutti"), "peers": us, "regret": regret,
                "chosen": chosen, "best": best}

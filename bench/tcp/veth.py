@@ -220,6 +220,15 @@ class Bench:
             found["gloo"] = self.gloo
         return found
 
+    def measured(self):
+        """Microseconds of each round, by contender and case; contenders take turns."""
+        found, contenders = {}, self.contenders()
+        for _ in range(self.o.rounds):
+            for name, contender in contenders.items():
+                for key, us in contender().items():
+                    found.setdefault(name, {}).setdefault(key, []).append(us)
+        return found
+
     def peer(self, name):
         return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(self.o.tutti))), "bench/peers", name)
 
@@ -366,17 +375,11 @@ def main():
     if options.hosts < 2 or ((options.links > 1 or carried) and options.hosts != 2) or (options.links > 1 and carried):
         parser.error("--hosts: expected two or more, and two with either --links or --delay and --loss")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    measured = {}
     work = tempfile.mkdtemp()
     try:
         rate = options.link_rate or ("500mbit" if options.links > 1 else "")
         with Hosts(options.hosts, options.links, rate, options.delay, options.loss, carrier_of(options.tutti)) as hosts:
-            bench = Bench(options, hosts, work)
-            contenders = bench.contenders()
-            for _ in range(options.rounds):
-                for name, contender in contenders.items():
-                    for key, us in contender().items():
-                        measured.setdefault(name, {}).setdefault(key, []).append(us)
+            measured = Bench(options, hosts, work).measured()
     finally:
         shutil.rmtree(work, ignore_errors=True)
     rows = [{"contender": name, "case": size, "what": what if name == "exchange" else f"{what} {human(size)}", "collective": what,

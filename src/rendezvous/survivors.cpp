@@ -15,8 +15,8 @@ namespace tutti::rendezvous {
 namespace {
 
 constexpr Milliseconds first_look{15}, between_looks{60};
-constexpr Milliseconds turn{4},
-    turn_of_others{40};  // of the rank that makes the list; at most, of those that wait for it
+constexpr Milliseconds turn{4};             // of the rank that makes the list
+constexpr Milliseconds turn_of_others{40};  // at most, of those that wait for it
 // The first word of the result: then come the ranks, or milliseconds and the missing ranks.
 constexpr const char* agreed = "agreed";
 constexpr const char* too_late = "late";

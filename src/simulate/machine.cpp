@@ -22,7 +22,7 @@ Machine::Machine(const Network& network, const algorithm::CostModel& model, cons
     for (const auto& slow : conditions.slow_links) {
         const double whole = network.nic_gbps > 0 ? std::min(network.nic_gbps, model.tcp_gbps) : model.tcp_gbps;
         for (const auto& [a, b] : {std::pair{slow.a, slow.b}, {slow.b, slow.a}}) {
-            slow_links_[key(a, b)] = flows_.add_link(whole * slow.share);
+            slow_links_[pair_key(a, b)] = flows_.add_link(whole * slow.share);
             slow_names_.push_back(fmt::format("host {} to host {}", a, b));
             slow_gbps_.push_back(whole * slow.share);
         }
@@ -42,7 +42,7 @@ Links::Way Machine::way(int from, int to) const {
     const int per_host = ranks_per_host_;
     Links::Way way = links_.way(host_of(from), from % per_host, host_of(to), to % per_host);
     if (!slow_links_.empty()) {
-        const auto slow = slow_links_.find(key(host_of(from), host_of(to)));
+        const auto slow = slow_links_.find(pair_key(host_of(from), host_of(to)));
         if (slow != slow_links_.end()) way.links[way.count++] = slow->second;
     }
     return way;

@@ -22,6 +22,11 @@ namespace tutti::simulate {
 using Index = std::uint32_t;
 inline constexpr Index none = std::numeric_limits<Index>::max();
 
+/// Two numbers, both from 0, as the key of a map.
+inline std::uint64_t pair_key(int a, int b) {
+    return static_cast<std::uint64_t>(static_cast<Index>(a)) << 32 | static_cast<Index>(b);
+}
+
 enum class Happening : std::uint8_t {
     start,    // a rank begins
     core,     // a rank's core is done with a step
@@ -98,9 +103,6 @@ class Machine {
     struct Owner {
         Index play = 0, lane = 0;
     };
-    static std::uint64_t key(int a, int b) {
-        return static_cast<std::uint64_t>(static_cast<Index>(a)) << 32 | static_cast<Index>(b);
-    }
     Host& host(Index rank) { return hosts_[static_cast<std::size_t>(host_of(static_cast<int>(rank)))]; }
     void core_done(Index rank, Index play);
     // Whether the flow has passed. Then it is taken away, and `lane` is the one that it was of.
@@ -141,7 +143,7 @@ class Play {
     Index number() const noexcept { return number_; }
     bool over() const noexcept { return ranks_left_ == 0; }
     std::uint64_t done() const noexcept { return done_; }
-    /// What was played, but for the links.
+    /// The results of the play; the machine has those of the links.
     Played finish();
     /// Called when a rank is done.
     std::function<void(Index rank)> on_end;
@@ -213,7 +215,7 @@ class Play {
     const std::uint64_t seed_;
     std::int64_t full_;  // ranks, with those that the last switch lacks
     std::vector<Actor> actors_;
-    std::vector<std::vector<Index>> watchers_;  // by rank: who waits until it is further
+    std::vector<std::vector<Index>> watchers_;  // by rank: the ranks that wait until it is further
     std::vector<Index> waits_;                  // by op: how many others it waits for
     std::vector<Lane> lanes_;
     std::vector<Index> lane_from_;

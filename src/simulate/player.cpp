@@ -26,10 +26,6 @@ std::uint64_t mixed(std::uint64_t x) {  // splitmix64
     return x ^ (x >> 31);
 }
 
-std::uint64_t lane_key(int a, int b) {
-    return static_cast<std::uint64_t>(static_cast<Index>(a)) << 32 | static_cast<Index>(b);
-}
-
 }  // namespace
 
 Play::Play(Machine& machine, Index number, const Cast& cast, const algorithm::Layout& layout,
@@ -105,14 +101,14 @@ void Play::enter(bool traces) {
             lane.near = near(rank, lane.peer);
             if (!lane.near && machine_.host_of(static_cast<int>(rank)) != machine_.host_of(lane.peer))
                 lane.way_us = static_cast<float>(way(lane).us);
-            lane_of[lane_key(static_cast<int>(rank), distance)] = static_cast<Index>(actor.first_to) + i;
+            lane_of[pair_key(static_cast<int>(rank), distance)] = static_cast<Index>(actor.first_to) + i;
         }
     }
     for (Index rank = 0; rank < actors_.size(); ++rank) {
         const Actor& actor = actors_[rank];
         for (Index i = 0; i < actor.program->from.size(); ++i) {
             const int distance = actor.program->from[i].distance;
-            const auto found = lane_of.find(lane_key(static_cast<int>(stand_in(peer_of(rank, distance, true))),
+            const auto found = lane_of.find(pair_key(static_cast<int>(stand_in(peer_of(rank, distance, true))),
                                                      (cast_.ranks - distance) % cast_.ranks));
             TUTTI_ASSERT(found != lane_of.end());  // each receive has a send
             lanes_[found->second].receiver = i;

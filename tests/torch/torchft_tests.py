@@ -22,7 +22,7 @@ import unittest
 MODULES = ("process_group_test", "reconfigure_test", "checkpointing.pg_transport_test", "ddp_test", "manager_test",
            "manager_integ_test", "local_sgd_integ_test", "lighthouse_test", "parameter_server_test")
 WAYS = ("gloo", "replaced", "tutti")
-# What is otherwise on tutti: a part of the test's name, and why.
+# Tests that fail on tutti and pass on gloo: a part of the name, and the reason.
 KNOWN = {"test_stalled_peer_.*_send": "a small message counts as sent when it is on its way: gloo's send waits for the receive"}
 
 

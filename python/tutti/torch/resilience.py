@@ -389,7 +389,7 @@ def resilient(make: Callable[[], Any], step: Callable[..., Any] | None = None, *
         raise ValueError(f"tutti.torch.resilient: distance is {distance}; expected at least 1, or None")
     if dist.is_initialized():
         raise ValueError("tutti.torch.resilient: torch.distributed has a default group already; expected none, since the loop makes it")
-    _store_of(place)  # what is wrong with it is said before the ranks meet
+    _store_of(place)  # a place of the wrong kind is an error before the ranks meet
     if not tutti.is_initialized():
         tutti.init_process_group()
     training = _Training(make, step, backend, distance, place)
