@@ -24,6 +24,7 @@ constexpr auto fields = std::to_array<CostField>({
     {"pull_us", &CostModel::pull_us, 0.05, 100, "a call of the kernel that copies from another process, us"},
     {"pull_gbps", &CostModel::pull_gbps, 0.1, 1000, "the kernel copying from another process, GB/s"},
     {"pull_huge_gbps", &CostModel::pull_huge_gbps, 0.1, 1000, "the same from huge pages to huge pages, GB/s"},
+    {"pull_memory_gbps", &CostModel::pull_memory_gbps, 0.1, 1000, "the same, of more than the cache holds, GB/s"},
     {"tcp_us", &CostModel::tcp_us, 0.5, 1e6, "a short message over TCP, one way, us"},
     {"tcp_send_us", &CostModel::tcp_send_us, 0.1, 10000, "a core busy with sending it, us"},
     {"tcp_receive_us", &CostModel::tcp_receive_us, 0.1, 10000, "a core busy with receiving it, us"},
@@ -80,6 +81,17 @@ Rates rates_of(double held_bytes, const Layout& layout, const CostModel& costs) 
     return rates;
 }
 
+double kernel_byte_us(const Rates& rates, double buffer_bytes, bool counts_on_huge_pages, const CostModel& costs) {
+    TUTTI_ASSERT(buffer_bytes >= 0 && rates.beyond >= 0 && rates.beyond <= 1);
+    const bool ordinary_pages = buffer_bytes < (counts_on_huge_pages ? huge_page_from : huge_pages_from);
+    const double ordinary = ordinary_pages ? 1 : std::min(0.25, ordinary_ends / buffer_bytes);
+    // The rates are of calls that copy 64 KB. From ordinary pages longer ones gain nothing.
+    const double huge_us =
+        std::max(0.5 / costs.pull_huge_gbps, 1 / costs.pull_huge_gbps - costs.pull_us / 131.072) / 1e3;
+    const double from_us = ordinary / (costs.pull_gbps * 1e3) + (1 - ordinary) * huge_us;
+    return from_us + rates.beyond * std::max(0.0, 1 / (costs.pull_memory_gbps * 1e3) - huge_us);
+}
+
 MessageCosts message_costs(const Rates& rates, double bytes, bool inside, bool pulls, const CostModel& costs) {
     TUTTI_ASSERT(bytes >= 0 && rates.crowd >= 1);
     if (!inside) {
@@ -120,17 +132,7 @@ double price_us(const Workload& work, const Layout& layout, const CostModel& cos
     const double message_bytes = work.messages > 0 ? work.bytes / work.messages : 0;
     const MessageCosts message = message_costs(rates, message_bytes, inside, pulled, costs);
     const auto [send_us, receive_us, latency_us, pulling_us, ringed] = message;
-    // Reading another process's memory does not prefetch, and the bytes that it wrote before it gave its core away are
-    // cold.
-    const double slower_us = std::max(0.0, memory_us - beyond / (costs.cache_copy_gbps * 1e3));
-    const double ordinary = work.buffer < (work.counts_on_huge_pages ? huge_page_from : huge_pages_from)
-                                ? 1
-                                : std::min(0.25, ordinary_ends / work.buffer);
-    // The rates are of calls that copy 64 KB. From ordinary pages longer ones gain nothing.
-    const double huge_us =
-        std::max(0.5 / costs.pull_huge_gbps, 1 / costs.pull_huge_gbps - costs.pull_us / 131.072) / 1e3;
-    const double from_us = ordinary / (costs.pull_gbps * 1e3) + (1 - ordinary) * huge_us;
-    const double kernel_us = from_us + slower_us + 0.6 * memory_us;
+    const double kernel_us = kernel_byte_us(rates, work.buffer, work.counts_on_huge_pages, costs);
     const double pull_us = kernel_us * crowd;
     const double crossing_us = rates.cross_us;
     // Such bytes lie in the cache of the rank that sends them.

@@ -76,6 +76,10 @@ struct Rates {
 /// `held_bytes`: of one rank's buffers and scratch.
 Rates rates_of(double held_bytes, const Layout& layout, const CostModel& costs);
 
+/// A byte that the kernel copies from another process. Long buffers have huge pages, which it copies more quickly;
+/// short ones only where an algorithm loses little without them, and `counts_on_huge_pages`.
+double kernel_byte_us(const Rates& rates, double buffer_bytes, bool counts_on_huge_pages, const CostModel& costs);
+
 /// What a message costs beside its bytes, in microseconds.
 struct MessageCosts {
     double send_us = 0, receive_us = 0;  ///< the work of the cores

@@ -25,7 +25,11 @@ double held_bytes(const Schedule& schedule, std::uint64_t element_bytes) {
 }
 
 StepCosts::StepCosts(const Layout& layout, const CostModel& costs, double held_bytes)
-    : layout_(layout), costs_(costs), rates_(rates_of(held_bytes, layout, costs)) {}
+    : layout_(layout),
+      costs_(costs),
+      rates_(rates_of(held_bytes, layout, costs)),
+      // Of input and output, which are most of it, each has its half.
+      kernel_byte_us_(kernel_byte_us(rates_, held_bytes / 2, false, costs)) {}
 
 StepCosts::Message StepCosts::message(double bytes, bool near) const {
     const MessageCosts of = message_costs(rates_, bytes, near, layout_.pulls, costs_);
@@ -34,7 +38,7 @@ StepCosts::Message StepCosts::message(double bytes, bool near) const {
         message.send_bytes_us = message.receive_bytes_us = bytes / (costs_.tcp_gbps * 1e3);
     } else if (layout_.pulls && !of.ringed && bytes >= 16384) {
         message.pulled = true;
-        message.receive_bytes_us = bytes * (1 / (costs_.pull_gbps * 1e3) + 1.6 * rates_.memory_us);
+        message.receive_bytes_us = bytes * kernel_byte_us_;
     } else {
         message.send_bytes_us = bytes * rates_.copy_us;
         message.receive_bytes_us = bytes * (rates_.copy_us + rates_.cross_us);
@@ -65,8 +69,7 @@ double StepCosts::work_us(const Schedule& schedule, const Step& step, std::uint6
         case StepKind::publish: return operands * rates_.copy_us + costs_.line_us;
         case StepKind::read: return target * (rates_.copy_us + rates_.cross_us);
         case StepKind::get:
-        case StepKind::put:
-            return longer * (1 / (costs_.pull_gbps * 1e3) + 1.6 * rates_.memory_us) + 1.4 * costs_.pull_us;
+        case StepKind::put: return longer * kernel_byte_us_ + 1.4 * costs_.pull_us;
         case StepKind::read_combine: return combined_us + std::max(0.0, operands - target) * rates_.cross_us;
         case StepKind::signal: return costs_.line_us;
         case StepKind::send:

@@ -40,6 +40,7 @@ class StepCosts {
     const Layout& layout_;
     const CostModel& costs_;
     Rates rates_;
+    double kernel_byte_us_;
 };
 
 /// Bytes of the chunks that a step reads.

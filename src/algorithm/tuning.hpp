@@ -33,6 +33,7 @@ struct CostModel {
     double pull_us = 0.6;         ///< a system call that copies from another process, without its bytes
     double pull_gbps = 9;         ///< copied by the kernel from another process, inside the cache
     double pull_huge_gbps = 9;    ///< the same if both buffers have huge pages, as frequently used ones often do
+    double pull_memory_gbps = 5;  ///< as pull_huge_gbps, of more than the cache holds
     double tcp_us = 10;           ///< a short message over TCP, one way
     double tcp_send_us = 3;       ///< the part of tcp_us in which the sender's core is busy
     double tcp_receive_us = 1.5;  ///< the part of tcp_us in which the receiver's core is busy

@@ -111,6 +111,10 @@ void measure_missing(const Deadline& deadline, Measurement& known) {
     step(&CostModel::pull_huge_gbps, [&] {
         return HugePages::system_has_them() ? copy_huge_gbps(deadline, microseconds(300), inside) : costs.pull_gbps;
     });
+    step(&CostModel::pull_memory_gbps, [&] {
+        return HugePages::system_has_them() ? copy_huge_gbps(deadline, microseconds(1000), beyond)
+                                            : copy_gbps(deadline, microseconds(1000), beyond, copy_by_kernel);
+    });
     step(&CostModel::memory_copy_gbps, [&] { return copy_gbps(deadline, microseconds(1000), beyond, copy_here); });
     try {
         step(&CostModel::tcp_us, [&] {

@@ -267,16 +267,17 @@ double pull_us(const Deadline& limit) {
 
 double copy_huge_gbps(const Deadline& whole, std::chrono::microseconds share, std::size_t bytes) {
     constexpr std::size_t page = HugePages::page_bytes;
-    TUTTI_ASSERT(bytes > 0 && bytes <= page);
-    void* memory = ::mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    TUTTI_ASSERT(bytes > 0);
+    const std::size_t one = (bytes + page - 1) / page * page, both = 2 * one + page;
+    void* memory = ::mmap(nullptr, both, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return 0;
-    (void)!::madvise(memory, 3 * page, MADV_HUGEPAGE);
+    (void)!::madvise(memory, both, MADV_HUGEPAGE);
     auto* const from = static_cast<std::byte*>(memory) + (page - reinterpret_cast<std::uintptr_t>(memory) % page);
     TUTTI_ASSERT(reinterpret_cast<std::uintptr_t>(from) % page == 0);
     std::memset(from, 1, bytes);
-    std::memset(from + page, 1, bytes);
-    const double best = best_gbps(piece_of(whole, share), from + page, from, bytes, copy_by_kernel);
-    ::munmap(memory, 3 * page);
+    std::memset(from + one, 1, bytes);
+    const double best = best_gbps(piece_of(whole, share), from + one, from, bytes, copy_by_kernel);
+    ::munmap(memory, both);
     return best;
 }
 
