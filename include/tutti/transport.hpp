@@ -81,6 +81,9 @@ class Stream {
     virtual Arrival next(ShortMessage& /*message*/) { return Arrival::bytes; }
     /// Copies the payload of the message that next() has shown, and removes that message.
     virtual void take(std::byte* /*into*/) {}
+    /// Whether a round trip to the peer takes so long (100 us or more) that a message of a megabyte had better not wait
+    /// for one.
+    virtual bool is_far() const noexcept { return false; }
     /// Whether a read of an empty stream takes a system call.
     virtual bool look_takes_call() const noexcept { return false; }
     virtual StreamState state() const noexcept = 0;

@@ -42,7 +42,9 @@ struct Shape {
     }
     double levels(double of) const { return std::ceil(std::log2(of)); }
     // Of a long message, which is announced and waits for its receive.
-    double announced(double message_bytes) const { return message_bytes > longest_eager_bytes ? 2 * message : 0; }
+    double announced(double message_bytes) const {
+        return message_bytes > longest_eager_bytes(message - call) ? 2 * message : 0;
+    }
 };
 
 using Formula = double (*)(const Shape&);

@@ -18,8 +18,10 @@ namespace tutti::algorithm {
 /// From so many hosts on these formulas choose (plan.cpp).
 inline constexpr int many_hosts_from = 5;
 inline constexpr double card_streams = 2;
-/// Longer messages are announced first, and wait for their receive (transport::Mailbox::eager_bytes).
-inline constexpr std::uint64_t longest_eager_bytes = 256 << 10;
+/// Longer messages are announced first, and wait for their receive (transport::Mailbox::is_eager).
+constexpr double longest_eager_bytes(double one_way_us) {
+    return 2 * one_way_us >= 100 ? 1 << 20 : 256 << 10;
+}
 
 /// Of more ranks the limits choose gather's and scatter's algorithm: a root that talks to all has a connection to each,
 /// which the formulas do not know.

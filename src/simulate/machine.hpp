@@ -182,7 +182,7 @@ class Play {
     Lane& lane_into(Index rank, const Op& op) { return lanes_[lane_from_[actors_[rank].first_from + op.peer]]; }
     Index lane_out(Index rank, const Op& op) const { return static_cast<Index>(actors_[rank].first_to) + op.peer; }
     const Op& send_of(const Lane& lane, Index number) const;
-    static bool announced(const Op& send, bool near);
+    bool announced(const Op& send, const Lane& lane) const;
     void at(double us, Happening what, Index of, Index version = 0, double first_us = 0) {
         machine_.at(us, what, number_, of, version, first_us);
     }

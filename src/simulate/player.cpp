@@ -17,7 +17,8 @@ namespace tutti::simulate {
 namespace {
 
 using schedule::StepKind;
-static_assert(algorithm::longest_eager_bytes == transport::Mailbox::eager_bytes);
+static_assert(algorithm::longest_eager_bytes(0) == transport::Mailbox::eager_bytes);
+static_assert(algorithm::longest_eager_bytes(1e6) == transport::Mailbox::eager_bytes_to_far);
 
 std::uint64_t mixed(std::uint64_t x) {  // splitmix64
     x += 0x9e3779b97f4a7c15;
@@ -54,8 +55,8 @@ const Op& Play::send_of(const Lane& lane, Index number) const {
     return program.ops[program.to[lane.sender].ops[number]];
 }
 
-bool Play::announced(const Op& send, bool near) {
-    return !near && send.bytes > static_cast<double>(transport::Mailbox::eager_bytes);
+bool Play::announced(const Op& send, const Lane& lane) const {
+    return !lane.near && send.bytes > algorithm::longest_eager_bytes(machine_.far_us() + lane.way_us);
 }
 
 Links::Way Play::way(const Lane& lane) const {
@@ -230,7 +231,7 @@ void Play::end_step(Index rank) {
             ++lane.left;
             at(now() + message.latency_us, Happening::arrives, lane_out(rank, what), 0, now() - message.send_bytes_us);
             if (message.pulled) return;  // done when the receiver has read it
-        } else if (announced(what, false)) {
+        } else if (announced(what, lane)) {
             return;  // done when it has passed
         }
     } else if (schedule::receives(what.kind)) {
@@ -276,7 +277,7 @@ void Play::flow(Index index) {
     Lane& lane = lanes_[index];
     if (lane.flowing || lane.passed >= lane.left || actors_[lane.from].stopped) return;
     const Op& send = send_of(lane, lane.passed);
-    if (announced(send, lane.near) && lane.granted <= lane.passed) return grant(lane);
+    if (announced(send, lane) && lane.granted <= lane.passed) return grant(lane);
     lane.flowing = true;
     lane.flow_began_us = now();
     machine_.begin_flow(way(lane), send.bytes, number_, index);
@@ -286,7 +287,7 @@ void Play::flow(Index index) {
 void Play::grant(Lane& lane) {
     const Index index = static_cast<Index>(&lane - lanes_.data());
     if (lane.near || lane.passed >= lane.left || lane.posted <= lane.passed || lane.asked > lane.passed) return;
-    if (!announced(send_of(lane, lane.passed), false)) return;
+    if (!announced(send_of(lane, lane.passed), lane)) return;
     lane.asked = lane.passed + 1;
     at(now() + 2 * (machine_.far_us() + lane.way_us), Happening::granted, index);
 }
@@ -300,7 +301,7 @@ void Play::passed(Index index) {
         at(now() + way_us, Happening::arrives, index, 0, lane.flow_began_us + way_us);
         const Program& program = *actors_[lane.from].program;
         const Index op = program.to[lane.sender].ops[number];
-        if (announced(program.ops[op], false)) {
+        if (announced(program.ops[op], lane)) {
             cause_rank_ = lane.from;
             cause_op_ = op;
             complete(lane.from, op);

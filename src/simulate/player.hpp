@@ -3,9 +3,9 @@
 // The model is LogGP's, with shared links. A rank has one core, and does one step at a time: of those that can run the
 // first in its program. Ranks of a host share its cores. A message takes the sender's core (overhead, and its bytes at
 // the pace of one stream), its way through the links (capacity in equal shares, latency), and the receiver's core,
-// which copies while bytes arrive if it has nothing else to do. Up to Mailbox::eager_bytes leave without the receiver;
-// longer messages are announced and wait for the receive (transport/WIRE.md). All costs are those of
-// algorithm/step_cost.hpp. Equal input gives equal output. Source: Alexandrov, Ionescu, Schauser, Scheiman, "LogGP"
+// which copies while bytes arrive if it has nothing else to do. Messages up to algorithm::longest_eager_bytes leave
+// without the receiver; longer messages are announced and wait for the receive (transport/WIRE.md). All costs are those
+// of algorithm/step_cost.hpp. Equal input gives equal output. Source: Alexandrov, Ionescu, Schauser, Scheiman, "LogGP"
 // (1995).
 #pragma once
 

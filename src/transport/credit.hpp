@@ -17,7 +17,7 @@ namespace tutti::transport {
 class Credit {
  public:
     /// Most bytes that one peer may have sent and no receive has consumed, counting message_cost for each message.
-    static constexpr std::size_t limit = std::size_t{2} << 20;
+    static constexpr std::size_t limit = (std::size_t{2} << 20) + 512;
     /// What an eager message costs in addition to its bytes: the bookkeeping while no receive is posted.
     static constexpr std::size_t message_cost = 256;
     static constexpr std::size_t cost_of(std::size_t length) { return length + message_cost; }

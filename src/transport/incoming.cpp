@@ -87,7 +87,7 @@ bool Mailbox::on_frame(Peer& p, const Frame& frame) {
         case Frame::Kind::probe: return on_probe(p, frame);
         case Frame::Kind::finished: checks_.on_finished(p.rank, frame); return true;
         case Frame::Kind::credit:
-            if (p.credit.take_in(0, frame.id, eager_bytes)) return true;
+            if (p.credit.take_in(0, frame.id, eager_bytes_to_far)) return true;
             p.lose("it sent more than it was allowed to");
             return false;
         case Frame::Kind::clear:
@@ -106,7 +106,7 @@ bool Mailbox::on_eager(Peer& p, const Frame& frame) {
     TUTTI_ASSERT(frame.kind == Frame::Kind::eager);
     TUTTI_ASSERT(!p.reader.in_payload());
     const std::size_t length = std::min<std::uint64_t>(frame.length, Credit::limit);
-    if (!p.credit.take_in(Credit::cost_of(length), frame.id, eager_bytes)) {
+    if (!p.credit.take_in(Credit::cost_of(length), frame.id, eager_bytes_to_far)) {
         p.lose("it sent more than it was allowed to");
         return false;
     }

@@ -56,7 +56,7 @@ void Mailbox::post_send(Transfer& transfer) {
     frame.length = transfer.bytes;
     frame.address = pulls_.address_for(transfer.peer, message);
     const std::size_t cost = Credit::cost_of(transfer.bytes);
-    if (frame.address == 0 && transfer.bytes <= eager_bytes && p.credit.allows(cost)) {
+    if (frame.address == 0 && p.credit.allows(cost) && is_eager(p, transfer.bytes)) {
         p.credit.spend(cost);
         frame.id = p.credit.give_back();
         TUTTI_ASSERT(p.credit.owed() == 0);
@@ -67,6 +67,13 @@ void Mailbox::post_send(Transfer& transfer) {
     frame.id = long_messages_.announce(transfer);
     ++p.awaited;
     enqueue(transfer.peer, frame, nullptr);
+}
+
+bool Mailbox::is_eager(const Peer& p, std::size_t bytes) {
+    if (bytes <= eager_bytes) return true;
+    if (bytes > eager_bytes_to_far) return false;
+    const Stream* const stream = streams_.to(p.rank);
+    return stream != nullptr && stream->is_far();
 }
 
 void Mailbox::send_to_itself(Transfer& transfer) {

@@ -4,9 +4,9 @@
 // and source; messages of one source and channel match in order. Short messages are sent at once with their header
 // (eager). If no receive is posted, they wait in the stream while it fills other receives, then in memory. Credit
 // bounds the eager bytes that each peer may have under way; the receiver gives it back as receives consume them, mostly
-// in messages that it sends anyway. A message that is longer, or exceeds the credit, is announced (request to send) and
-// moves straight between the user's buffers once the receiver has answered (clear to send), so memory stays bounded and
-// no long message blocks others while its receive is not posted.
+// in messages that it sends anyway. A longer message (than eager_bytes), or one beyond the credit, is announced
+// (request to send) and moves straight between the user's buffers once the receiver has answered (clear to send), so
+// memory stays bounded and no long message blocks others while its receive is not posted.
 //
 // Every header carries the world's id with its generation, and a fingerprint of the operation. A frame of another
 // world is refused; a fingerprint or length that differs from the receive's is a mismatch, reported with both sides.
@@ -103,6 +103,8 @@ class Mailbox {
     static constexpr std::size_t pull_bytes_on_shared_cores = SingleCopyReceives::bytes_on_shared_cores;
     static constexpr std::size_t pull_bytes_on_own_cores = SingleCopyReceives::bytes_on_own_cores;
     static constexpr std::size_t eager_bytes = std::size_t{256} << 10;  ///< the longest eager message
+    /// The same to a peer that is far (Stream::is_far): the credit has room for two.
+    static constexpr std::size_t eager_bytes_to_far = std::size_t{1} << 20;
 
  private:
     Transfer* take_posted(int source, std::uint64_t channel);
@@ -115,6 +117,7 @@ class Mailbox {
     static void describe(Unexpected& message, Transfer& probe);
     /// Of a message that no receive waits for.
     void tell_probes(Unexpected& message);
+    bool is_eager(const Peer& peer, std::size_t bytes);
     bool read_some(Peer& peer);
     bool on_short(Peer& peer, Stream& stream, const ShortMessage& message, Transfer* receive);
     bool on_frame(Peer& peer, const Frame& frame);

@@ -3,11 +3,13 @@
 
 #include "transport/shm/neighbours.hpp"
 #include "transport/shm/ring_stream.hpp"
+#include "transport/test_stream.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <array>
+#include <deque>
 #include <list>
 #include <memory>
 #include <span>
@@ -347,6 +349,41 @@ TEST_P(MailboxTurns, a_message_that_does_not_fit_is_a_finding_and_nothing_moves_
 
 INSTANTIATE_TEST_SUITE_P(, MailboxTurns, testing::Bool(),
                          [](const auto& each) { return each.param ? "in_one_piece" : "as_bytes"; });
+
+class StreamOverAWay : public test::PieceStream {
+ public:
+    bool is_far() const noexcept override { return far; }
+    bool far = false;
+};
+
+// What it writes for a message: whole, or a frame that announces it.
+TEST(LongMessages, do_not_wait_for_an_answer_from_far_away_while_the_credit_lasts) {
+    StreamOverAWay stream;
+    OneStream streams(stream);
+    const Calls no_calls;
+    Mailbox mailbox(0, 2, 7, streams, no_calls);
+    mailbox.activate(1);
+    const std::vector<std::byte> message(Mailbox::eager_bytes_to_far + 1);
+    std::deque<Transfer> sends;
+    const auto written_for = [&](std::size_t bytes) {
+        Transfer& send = sends.emplace_back();
+        send.peer = 1;
+        send.channel = sends.size();
+        send.source = message.data();
+        send.bytes = bytes;
+        mailbox.post_send(send);
+        while (mailbox.progress()) {
+        }
+        return std::exchange(stream.written, {}).size();
+    };
+    constexpr std::size_t most = Mailbox::eager_bytes_to_far;
+    EXPECT_EQ(written_for(Mailbox::eager_bytes + 1), sizeof(Frame)) << "to a near peer";
+    stream.far = true;
+    EXPECT_EQ(written_for(most + 1), sizeof(Frame));
+    EXPECT_EQ(written_for(most), sizeof(Frame) + most);
+    EXPECT_EQ(written_for(most), sizeof(Frame) + most);
+    EXPECT_EQ(written_for(most), sizeof(Frame)) << "the peer has not taken the two before";
+}
 
 // Rank 0, and the other ends of its streams to ranks 1 and 2.
 class OneOfThree : public Streams, public testing::Test {

@@ -30,12 +30,6 @@ bool choose(int fd, std::string_view name) noexcept {
     return ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size())) == 0;
 }
 
-bool is_near(int fd) noexcept {
-    tcp_info info{};
-    socklen_t size = sizeof info;
-    return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_min_rtt < near_us;
-}
-
 }  // namespace
 
 std::string congestion_of(int fd) {
@@ -43,6 +37,14 @@ std::string congestion_of(int fd) {
     char name[16] = {};
     socklen_t size = sizeof name - 1;
     return ::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &size) == 0 ? name : "";
+}
+
+std::optional<std::uint32_t> round_trip_us(int fd) noexcept {
+    TUTTI_ASSERT(fd >= 0);
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
+    return info.tcpi_min_rtt;
 }
 
 Congestion Congestion::from_environment() {
@@ -70,7 +72,7 @@ void Congestion::apply(int fd) const noexcept {
     if (name_ == "system") return;
     if (name_ != "auto") return static_cast<void>(choose(fd, name_));
     const std::string systems = congestion_of(fd);
-    if (!systems.starts_with("bbr") || !is_near(fd) || !choose(fd, "reno")) return;
+    if (!systems.starts_with("bbr") || round_trip_us(fd).value_or(near_us) >= near_us || !choose(fd, "reno")) return;
     static std::once_flag said;
     std::call_once(said, [&] {
         TUTTI_INFO(

@@ -3,6 +3,8 @@
 // Threads: a value; any.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 namespace tutti::transport {
@@ -24,5 +26,8 @@ class Congestion {
 
 /// The congestion control algorithm that a socket uses; empty if it is not a TCP socket.
 std::string congestion_of(int fd);
+
+/// The shortest round trip that a connected socket has seen, in microseconds; nullopt if it is not a TCP socket.
+std::optional<std::uint32_t> round_trip_us(int fd) noexcept;
 
 }  // namespace tutti::transport

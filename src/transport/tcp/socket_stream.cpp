@@ -12,6 +12,7 @@
 namespace tutti::transport {
 namespace {
 
+constexpr std::uint32_t far_us = 100;
 constexpr std::size_t lanes_max = 2 * LaneGrowth::lanes_max;  // both ranks may add some at the same time
 // With several lanes: short enough that a message is spread over them, and one of the kernel's packets of 64 KB
 // together with its header; a longer chunk's rest would be a packet of its own.
@@ -44,6 +45,7 @@ void SocketStream::add(security::Connection connection) {
     TUTTI_ASSERT(connection.fd.get() >= 0);
     if (lanes_.size() >= lanes_max) return;  // more than any peer makes
     congestion_.apply(connection.fd.get());
+    far_ |= round_trip_us(connection.fd.get()).value_or(0) >= far_us;
     if (connection.wire.is_encrypted()) checksums_ = Checksums::off;
     lanes_.push_back(std::make_unique<Lane>(std::move(connection), checksums_));
     wants_lane_ = false;

@@ -52,6 +52,7 @@ class SocketStream final : public Stream {
     void close() noexcept override;
     bool delivered() const noexcept override;
     std::string reason() const override { return reason_; }
+    bool is_far() const noexcept override { return far_; }
     bool look_takes_call() const noexcept override { return true; }
     void pollables(bool output, std::vector<Pollable>& into) const override;
 
@@ -91,7 +92,7 @@ class SocketStream final : public Stream {
     SocketTime& time_;
     std::function<bool()> has_all_lanes_;
     std::vector<std::unique_ptr<Lane>> lanes_;
-    bool given_up_ = false, wants_lane_ = false;
+    bool given_up_ = false, wants_lane_ = false, far_ = false;
     bool has_end_ = false;                   // nothing more is written
     bool spoils_next_ = false;               // damages the next chunk
     StreamState state_ = StreamState::open;  // of the peer's direction
