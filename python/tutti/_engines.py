@@ -1,5 +1,5 @@
-"""What the modules for Ray, Dask and Spark share: rank 0 serves a store, and the engine's own channel carries an invitation
-with the job's secret to the others; an error that is about a rank says what the engine calls it.
+"""What the modules for Ray, Dask and Spark share: rank 0, or a process that outlives the ranks, serves a store, and the engine's
+own channel carries an invitation with the job's secret to the others; an error that is about a rank says what the engine calls it.
 """
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from ._core import TCPStore
+from . import distributed as dist
+from ._core import Store, TCPStore
+from .distributed import resilience
 from .errors import DistError, DistStoreError
 
-__all__ = ["Invitation", "accept", "naming", "serve"]
+__all__ = ["Invitation", "accept", "member", "naming", "serve"]
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,14 @@ class Invitation:
 
 
 def serve(host: str, timeout: timedelta | None = None) -> tuple[TCPStore, Invitation]:
-    """Rank 0: a store on a free port of `host`, by which the others reach this process."""
+    """A store on a free port of `host`, by which the others reach this process."""
     secret = secrets.token_hex(32)
     store = TCPStore(host, 0, is_master=True, timeout=timeout, secret=secret)
     return store, Invitation(host, store.port, secret)
 
 
 def accept(invitation: Invitation, timeout: timedelta | None = None) -> TCPStore:
-    """The other ranks: the store that rank 0 serves."""
+    """The others: that store."""
     return TCPStore(invitation.host, invitation.port, timeout=timeout, secret=invitation.secret)
 
 
@@ -62,3 +64,21 @@ def naming(names: Sequence[str]) -> Iterator[None]:
         if known:
             error.args = (text + "".join(f"\n  rank {rank} is {names[rank]}" for rank in known), *error.args[1:])
         raise
+
+
+@contextmanager
+def member(store: Store, rank: int, world_size: int, timeout: timedelta) -> Iterator[None]:
+    """Within it this process is a rank of a job whose `store` outlives the ranks. When `rank` has begun before, it has died since,
+    and this process waits until the others take it in.
+    """
+    if store.add(f"begun/{rank}", 1) == 1:
+        dist.init_process_group(store=store, rank=rank, world_size=world_size, timeout=timeout)
+    else:
+        dist.set_default_group(dist.join(store, timeout=timeout))
+    resilience._place_of_engine = store
+    try:
+        yield
+    finally:
+        resilience._place_of_engine = None
+        if dist.is_initialized():
+            dist.destroy_process_group()

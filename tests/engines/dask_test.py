@@ -15,9 +15,11 @@ import page
 import tutti.dask
 import tutti.distributed as dist
 from command_lines import Watch
+from training import train
 
 N = 3
 KNOWN = "0123456789abcdef" * 4
+os.environ["TUTTI_DETERMINISM"] = "run_to_run"  # of the workers too
 
 
 def make_secret_known():
@@ -88,6 +90,7 @@ class Dask(unittest.TestCase):
 
     def test_the_program_of_the_page(self):
         self.assertIn("[(0, 8.0), (1, 8.0)]", page.run("Dask").replace("np.float64(8.0)", "8.0"))
+        self.assertEqual(page.run("Dask", 1).count("(3, "), 3)
 
     def test_every_worker_is_a_rank_and_jobs_may_follow_each_other(self):
         for _ in range(2):
@@ -124,11 +127,35 @@ class Dask(unittest.TestCase):
             tutti.dask.run(self.client, total, np.ones(1), workers=self.workers()[:2])
         with self.assertRaises(dist.PeerLost):
             tutti.dask.run(self.client, one_dies)
-        deadline = time.monotonic() + 30
-        while len(self.workers()) < N and time.monotonic() < deadline:  # Dask's nanny starts another
-            time.sleep(0.1)
+        self.wait_for_all()
         results = tutti.dask.run(self.client, total, np.ones(1), timeout=timedelta(seconds=30))
         self.assertEqual([x for *_, x in results], [[6.0]] * N)
+
+    def test_a_worker_that_dies_is_replaced_in_the_job_that_goes_on_with_the_bits_of_an_undisturbed_one(self):
+        undisturbed = tutti.dask.run(self.client, train, max_restarts=1)
+        for victim in (1, 0):
+            pids = tutti.dask.run(self.client, os.getpid)
+            results = tutti.dask.run(self.client, train, dies_at={(30, victim)}, max_restarts=1)
+            self.assertEqual([result[1:] for result in results], [result[1:] for result in undisturbed])
+            self.assertEqual([old == pid for old, (pid, *_) in zip(pids, results)], [rank != victim for rank in range(N)])
+
+    def test_a_spare_worker_takes_a_place_and_the_death_behind_the_last_restart_ends_the_job(self):
+        results = tutti.dask.run(self.client, train, dies_at={(30, 1)}, workers=self.workers()[:2], max_restarts=1)
+        self.assertEqual([size for _, size, _ in results], [2, 2])
+        self.wait_for_all()
+        with self.assertRaisesRegex(dist.PeerLost, r"or its replacement, is gone, and nobody fills its place \(max_restarts is 1"):
+            tutti.dask.run(self.client, train, dies_at={(30, 1), (40, 0)}, max_restarts=1)
+        self.wait_for_all()
+        self.assertEqual(len(tutti.dask.run(self.client, total, np.ones(1))), N)
+
+    def test_ranks_that_do_not_wait_for_a_replacement_end_without_it(self):
+        results = tutti.dask.run(self.client, train, dies_at={(30, 1)}, wait=0, max_restarts=1)
+        self.assertEqual([size for _, size, _ in results], [N - 1] * (N - 1))
+
+    def wait_for_all(self):
+        deadline = time.monotonic() + 120
+        while len(self.workers()) < N and time.monotonic() < deadline:  # Dask's nanny starts another
+            time.sleep(0.1)
 
     def workers(self):
         return list(self.client.scheduler_info(n_workers=-1)["workers"])

@@ -83,8 +83,8 @@ __all__ = [
     "set_debug_level", "set_debug_level_from_env", "set_default_group", "split_group",
 ]
 __all__ += [
-    "MatchedMessage", "MessageInfo", "NO_RANK", "iprobe", "isendrecv", "matched_iprobe", "matched_probe", "probe",
-    "sendrecv", "sendrecv_replace",
+    "MatchedMessage", "MessageInfo", "NO_RANK", "Resilience", "iprobe", "isendrecv", "join", "matched_iprobe", "matched_probe",
+    "newcomers_waiting", "probe", "resilient", "sendrecv", "sendrecv_replace",
 ]
 __all__ += collectives.__all__
 __all__ += neighbors.__all__

@@ -10,6 +10,8 @@ from .._core import ProcessGroup, Resilience, Store
 
 __all__ = ["Resilience", "resilient"]
 
+_place_of_engine: Store | None = None  # where newcomers wait, in a rank of Ray's or Dask's whose job replaces lost ones
+
 
 @overload
 def resilient(step: Callable[[Resilience], Any], state: Sequence[Any] = (), *, steps: int, first: int = 0,
@@ -47,7 +49,8 @@ def resilient(step: Callable[[Resilience], Any] | None = None, state: Sequence[A
         keep: called before each step, instead of the copies of `state` that the loop takes.
         undo: brings `state` back to what it was at the last `keep`.
         group: the ranks that begin; None: the default group, which the new groups then replace.
-        place: the store in which newcomers wait; None: that of a launcher which replaces lost ranks, if there is one.
+        place: the store in which newcomers wait; None: that of a launcher which replaces lost ranks, if there is one, also of
+            tutti.dask.run and tutti.ray.Job.
         name: as of `join`.
         wait: how long survivors wait for newcomers before they go on with fewer ranks; None: a minute where newcomers may come.
         min_size: with fewer ranks the loop ends, on all of them.
@@ -90,5 +93,5 @@ def resilient(step: Callable[[Resilience], Any] | None = None, state: Sequence[A
                                  max_failures=max_failures, timeout=timeout, patience=patience)
             return run
         return decorated
-    return _core.resilient(step, state, steps, first, save, load, keep, undo, group, place, name, wait, min_size,
+    return _core.resilient(step, state, steps, first, save, load, keep, undo, group, place or _place_of_engine, name, wait, min_size,
                            max_size, max_failures, timeout, patience)
