@@ -19,18 +19,22 @@ one job and namespace: jobs that use the same name know nothing of each other. T
 time are an error. An actor that dies is
 named, by rank and by actor, to all others of its groups at once; a group that waits longer than its time limit raises
 tutti.distributed.Timeout. For Ray Train there is nothing to import: TorchConfig(backend="tutti").
+
+Job is for actors that are the ranks of tutti.distributed: one that is restarted joins those that go on.
 """
 from __future__ import annotations
 
 import json
 import os
 import time
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 from . import distributed as dist
 from ._core import TCPStore
-from ._engines import Invitation, accept, naming, serve
+from ._engines import Invitation, accept, member, naming, serve
 from .errors import DistStoreError, InvalidArgument, Timeout
 
 try:
@@ -44,9 +48,10 @@ except ImportError as missing:
     raise ImportError(f"tutti.ray: {missing}: expected Ray 2.54 or newer, whose ray.util.collective takes backends: "
                       "pip install 'ray>=2.54'") from missing
 
-__all__ = ["TuttiGroup"]
+__all__ = ["Job", "TuttiGroup"]
 
 _look_again = 0.05  # seconds between two looks into Ray's store
+_served: list[Any] = []  # the store of this process's jobs, for as long as it lives, and the invitation to it
 _one_try = timedelta(seconds=2)  # to reach a store that may be that of an actor that has died
 
 
@@ -169,6 +174,37 @@ class TuttiGroup(BaseGroup):  # type: ignore[misc,unused-ignore]
     def recv(self, tensor: list[Any], recv_options: Any) -> None:
         with naming(self._names):
             dist.recv(_only(tensor), group=self._group, group_src=recv_options.src_rank, timeout=_limit(recv_options))
+
+
+class Job:
+    """The ranks of a default group of tutti.distributed, which may be replaced; made in a process that outlives them, as the
+    driver does, and given to actors or tasks.
+
+        @ray.remote(max_restarts=1, max_task_retries=1)
+        class Trainer:
+            def train(self, job, rank):
+                with job.member(rank):
+                    ...
+                    dist.resilient(step, [weights], steps=60)
+
+        job = tutti.ray.Job(3)
+        ray.get([Trainer.remote().train.remote(job, rank) for rank in range(3)])
+
+    timeout  of joining, and of every operation that gives none.
+    """
+
+    def __init__(self, world_size: int, timeout: timedelta = timedelta(minutes=5)) -> None:
+        self.world_size, self.timeout = world_size, timeout
+        if not _served:
+            _served.extend(serve(ray.util.get_node_ip_address(), timeout))
+        self._invitation, self._name = _served[1], uuid4().hex
+
+    def member(self, rank: int) -> AbstractContextManager[None]:
+        """Within it the process is rank `rank`, or, where that has begun before, its replacement: it waits until
+        `resilient` or `grow` of the others takes it in, as the number that is free.
+        """
+        store = dist.PrefixStore(self._name, accept(self._invitation, self.timeout))
+        return member(store, rank, self.world_size, self.timeout)
 
 
 def _own_name() -> str:

@@ -19,6 +19,7 @@ from ray.util.collective.types import ReduceOp
 import page
 import tutti.ray
 from command_lines import Watch
+from training import train
 
 try:
     import torch
@@ -27,6 +28,7 @@ except ImportError:
 
 N = 2
 KNOWN = "0123456789abcdef" * 4
+os.environ["TUTTI_DETERMINISM"] = "run_to_run"  # of the actors too
 
 
 @ray.remote(num_cpus=0)
@@ -116,6 +118,16 @@ class Worker:
         return time.monotonic() - begin, "", ""
 
 
+@ray.remote(num_cpus=0)
+class Trainer:
+    def pid(self):
+        return os.getpid()
+
+    def train(self, job, rank, **options):
+        with job.member(rank):
+            return train(**options)
+
+
 # A job beside this one: its actors of rank 0 and 1 come when they are told to, in a group of the name that the first word says.
 OTHER_JOB = """
 import sys
@@ -181,6 +193,7 @@ class Ray(unittest.TestCase):
     def test_the_program_of_the_page(self):
         address = ray.get_runtime_context().gcs_address
         self.assertIn("8.0", page.run("Ray", env={**os.environ, "RAY_ADDRESS": address}))
+        self.assertEqual(page.run("Ray", 1, env={**os.environ, "RAY_ADDRESS": address}).count("(3, "), 3)
 
     def test_the_secret_comes_by_rays_store_and_is_on_no_command_line(self):
         workers = self.workers(group="known")
@@ -276,6 +289,31 @@ class Ray(unittest.TestCase):
         time.sleep(2)
         ray.kill(dead)
         self.joined(group="stale")
+
+    def trained(self, job, trainers, **options):
+        return [trainer.train.remote(job, rank, **options) for rank, trainer in enumerate(trainers)]
+
+    def test_an_actor_that_dies_is_replaced_in_the_job_that_goes_on_with_the_bits_of_an_undisturbed_one(self):
+        trainers = [Trainer.options(max_restarts=2, max_task_retries=2).remote() for _ in range(3)]
+        self.addCleanup(lambda: [ray.kill(trainer) for trainer in trainers])
+        undisturbed = ray.get(self.trained(tutti.ray.Job(3), trainers), timeout=180)
+        for victim in (1, 0):
+            pids = ray.get([trainer.pid.remote() for trainer in trainers], timeout=60)
+            results = ray.get(self.trained(tutti.ray.Job(3), trainers, dies_at={(30, victim)}), timeout=180)
+            self.assertEqual([result[1:] for result in results], [result[1:] for result in undisturbed])
+            self.assertEqual([old == pid for old, (pid, *_) in zip(pids, results)], [rank != victim for rank in range(3)])
+
+    def test_another_actor_takes_the_place_of_one_that_is_not_restarted(self):
+        trainers = [Trainer.remote() for _ in range(3)]
+        self.addCleanup(lambda: [ray.kill(trainer) for trainer in trainers])
+        job = tutti.ray.Job(3)
+        calls = self.trained(job, trainers, dies_at={(30, 2)})
+        with self.assertRaises(ray.exceptions.RayActorError):
+            ray.get(calls[2], timeout=180)
+        trainers[2] = Trainer.remote()
+        calls[2] = trainers[2].train.remote(job, 2)
+        outcomes = {result[1:] for result in ray.get(calls, timeout=180)}
+        self.assertEqual([size for size, _ in outcomes], [3])
 
     @unittest.skipIf(torch is None, "left out: ray_test, the time of an all_reduce: Ray's own group needs PyTorch")
     def test_an_all_reduce_of_one_megabyte_takes_a_quarter_of_the_time_of_rays_own_group(self):
