@@ -179,12 +179,13 @@ void Nodes::lost_store(const DistError& error) {
     if (is_kept_twice) return lost(node_, fmt::format("{}; the ranks of this node are ended", error.what()));
     const std::string server = fmt::format("its launcher, which serves the job's store at {} port {}, was lost",
                                            options_.master_addr, options_.master_port);
+    const std::string advice = options_.least > 0 ? "; with --standby a job goes on without its node 0" : "";
     if (error.code() == ErrorCode::timeout)
         return lost(0, fmt::format("{}: nothing was heard of it for {:.1f} s: it was stopped, or the network between "
-                                   "it and node {} was cut; the ranks of this node are ended",
-                                   server, since, node_.load()));
-    std::string why =
-        fmt::format("{}: it has closed the connection ({}); the ranks of this node are ended", server, error.what());
+                                   "it and node {} was cut; the ranks of this node are ended{}",
+                                   server, since, node_.load(), advice));
+    std::string why = fmt::format("{}: it has closed the connection ({}); the ranks of this node are ended{}", server,
+                                  error.what(), advice);
     if (since > 1.0 * (silence / 1s))
         why +=
             fmt::format(". This launcher itself stood still for {:.1f} s; the others take a node for lost after {} s",

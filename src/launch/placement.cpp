@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <vector>
 
 namespace tutti::launch {
@@ -50,6 +51,12 @@ bool one_node(const Placement& p) {
 // Of MIN:MAX.
 std::string_view most_of(std::string_view nodes) {
     return nodes.substr(nodes.find(':') + 1);
+}
+
+// Whether a job of N or MIN:MAX nodes can begin with so many.
+bool takes(const Given& nodes, const Given& count) {
+    const int n = std::atoi(count.value.c_str());
+    return std::atoi(nodes.value.c_str()) <= n && n <= std::atoi(std::string(most_of(nodes.value)).c_str());
 }
 
 bool is_flag(const Given& given) {
@@ -130,7 +137,7 @@ void take_step(Placement& p, Reader& reader) {
                 node = reader.read("SLURM_NODEID"), hosts = reader.read("SLURM_STEP_NODELIST"),
                 step = reader.read("SLURM_STEP_ID"), job = reader.read("SLURM_JOB_ID");
     const bool one_each = nodes && nodes.value == tasks.value && nodes.value != "1";
-    if (!one_each || !node || !hosts || !step || (p.nodes && most_of(p.nodes.value) != nodes.value)) return;
+    if (!one_each || !node || !hosts || !step || (p.nodes && !takes(p.nodes, nodes))) return;
     reader.take(p.nodes, nodes);
     reader.take(p.node_rank, node);
     reader.take(p.master_addr, {slurm::first_host(hosts.value), hosts.source});

@@ -186,6 +186,13 @@ TEST(Placement, comes_from_a_step_of_slurm_with_one_launcher_on_each_node) {
     EXPECT_EQ(
         complete(changing, pod_with(of_step)),
         "tutti run: node 1 of 1:3, node 0 is gpu03, port 24711 (SLURM_NODEID, SLURM_STEP_NODELIST, SLURM_JOB_ID)");
+    Placement with_room{.nodes = {"2:4", "--nnodes"}};
+    complete(with_room, pod_with(of_step));
+    expect(with_room.node_rank, "1", "SLURM_NODEID");
+    for (const char* others : {"4:5", "1:2", "2", "4"}) {
+        Placement other{.nodes = {others, "--nnodes"}};
+        EXPECT_EQ(complete(other, pod_with(of_step)), "") << others;
+    }
     Placement flags{.nodes = {"3", "--nnodes"},
                     .node_rank = {"2", "--node-rank"},
                     .master_addr = {"x", "--master-addr"},

@@ -116,6 +116,20 @@ class Replace(CliCase):
         self.assertRegex(said[0], rf"tutti run: rank 3 \(pid \d+\) was the first to fail, after .* s: {KILLED}")
         self.assertRegex(said[1], rf"tutti run: node 1 failed: rank 3 \(pid \d+\) was the first to fail, after .* s: {KILLED}")
 
+    def test_the_loss_of_node_0_ends_the_job_and_the_others_name_the_flag_with_which_it_would_not(self):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        nodes = [subprocess.Popen([TUTTI, "run", "--nnodes=1:2", f"--node-rank={k}", "--master-addr=127.0.0.1", f"--master-port={port}",
+                                   PROGRAM, "100000", "take"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for k in (0, 1)]
+        self.addCleanup(nodes[0].communicate)
+        while "[rank 1] pid" not in (line := nodes[1].stdout.readline()):
+            self.assertTrue(line, "the job has ended")
+        nodes[0].kill()
+        said = nodes[1].communicate(timeout=20)[0]
+        self.assertEqual(nodes[1].returncode, 1, said)
+        self.assertRegex(said, r"tutti run: node 0 failed: its launcher, which serves the job's store at 127.0.0.1 port \d+, was lost: .*; "
+                               r"the ranks of this node are ended; with --standby a job goes on without its node 0\n")
+
     def started(self, *arguments, options):
         """The job, and its processes' ids by the labels of their lines."""
         job = subprocess.Popen([TUTTI, "run", "-n", "2", "--grace", "0.5", *options, PROGRAM, *arguments], text=True,
