@@ -341,7 +341,7 @@ int Nodes::come(Store& store, Moment end) {
     if (verb == "joins") {
         int attempt = -1, node = -1;
         std::istringstream(rest) >> attempt >> node;
-        if (options_.node_rank < 0) node_ = node;
+        node_ = node;
         return attempt;
     }
     lost(node_, "tutti run: " + rest);

@@ -231,7 +231,8 @@ void Places::complete(NodeCard& card, int node) const {
 
 void Places::decide(Instant now) {
     std::erase_if(newcomers_, [&](Newcomer& newcomer) {
-        if (newcomer.card.node < 0) {
+        const bool takes_any = newcomer.card.node < 0;
+        if (takes_any) {
             const auto free = std::ranges::find_if(places_, [&](const Place& place) { return is_free(place); });
             const bool may_be_free = std::ranges::any_of(places_, [&](const Place& place) { return !lives(place); });
             if (free == places_.end() && may_be_free) return false;
@@ -247,7 +248,16 @@ void Places::decide(Instant now) {
         if (waits && store_.check({"launch/gone/" + newcomer.card.id})) return true;
         if (is_free(place)) {
             admit(place, newcomer.card, now);
+            place.takes_any = takes_any;
             return true;
+        }
+        // The one that takes any moves, unless it has been told its place.
+        if (place.takes_any) {
+            NodeCard moves = place.member ? newcomer.card : *place.holder;
+            moves.node = -1;
+            if (!place.member) admit(place, newcomer.card, now);
+            newcomer = {std::move(moves), {}, {}, now};
+            return false;
         }
         if (newcomer.id_of_holder != place.holder->id) {
             newcomer = {newcomer.card, place.holder->id, place.sign, now};

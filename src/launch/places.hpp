@@ -121,8 +121,9 @@ class Places {
         std::string sign{};  // the holder's last sign of life
         Instant heard_at{};
         Instant fenced_until{};
-        bool gone = false;    // its connection has ended
-        bool member = false;  // it is in the last roster
+        bool gone = false;       // its connection has ended
+        bool member = false;     // it is in the last roster
+        bool takes_any = false;  // it has asked for any place
     };
     struct Newcomer {
         NodeCard card;

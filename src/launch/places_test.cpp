@@ -251,6 +251,32 @@ TEST_F(PlacesThatChange, are_given_while_an_attempt_runs) {
     EXPECT_TRUE(places_->take_lost().empty());
 }
 
+TEST_F(PlacesThatChange, go_to_the_node_that_names_them_until_an_attempt_begins) {
+    comes(of_any("some"));
+    pass(500ms, {"some"});
+    comes(of(1, "one"));
+    pass(1s, {"some", "one"});
+    EXPECT_EQ(missing(0), "") << "the other one has moved";
+    comes(of(2, "two"));
+    pass(1s, {"some", "one", "two"});
+    EXPECT_EQ(missing(0), "");
+    places_->begin(0);
+    EXPECT_EQ(answer_to("one"), "joins 0 1");
+    EXPECT_EQ(answer_to("two"), "joins 0 2");
+    EXPECT_EQ(answer_to("some"), "refused --join: all 3 nodes of the job (--nnodes) are there");
+}
+
+TEST_F(PlacesThatChange, that_one_which_takes_any_has_are_no_reason_to_refuse_the_node_that_names_them) {
+    comes(of_any("some"));
+    pass(4s, {"some"});
+    ASSERT_EQ(missing(0), "");
+    places_->begin(0);
+    comes(of(1, "one"));
+    pass(1s, {"some", "one"});
+    EXPECT_EQ(answer_to("some"), "joins 0 1");
+    EXPECT_EQ(answer_to("one"), "joins 0 2");
+}
+
 TEST_F(PlacesThatChange, are_lost_once_and_taken_again) {
     begin_with_two();
     connection_ends("two");
