@@ -1,10 +1,11 @@
-// A job whose ranks change, for replace_test.py, standby_test.py and members_test.sh.
+// A job whose ranks change, for replace_test.py, standby_test.py, members_test.sh and engines/slurm_test.py.
 //
 //   member_program STEPS MODE [RANK@STEP...]   kills itself with SIGKILL where it is this rank in this step of the
 //   first
 //                                              attempt, unless it came later
 //   MODE   repair: after an error all ranks take newcomers in; never: they end with the error; leave: the others end
-//          well; take: the others go on, and take in those that wait between two steps, until the file STOP_FILE exists
+//          well; take: the others go on, and take in those that wait between two steps, until the file STOP_FILE
+//          exists; train: a tutti::resilient of which any number of ranks makes the same weight, until STOP_FILE exists
 #include <tutti/newcomers.hpp>
 #include <tutti/tutti.hpp>
 
@@ -44,6 +45,29 @@ tutti::ProcessGroup grown(tutti::ProcessGroup& g, const tutti::Store& store) {
     }
 }
 
+bool is_told_to_stop() {
+    return ::access(variable("STOP_FILE").c_str(), F_OK) == 0;
+}
+
+// The ranks share 24 samples out among them. Without STOP_FILE the steps take no time.
+void train(const tutti::ProcessGroup& group, const tutti::Store& store, std::int64_t steps) {
+    std::array<std::int64_t, 2> state{1, 0};  // the weight, and how many steps have made it
+    const auto last = tutti::resilient(
+        {.state = {state}, .steps = steps, .group = group, .place = store, .wait = 500ms}, [&](tutti::Resilience& r) {
+            if (r.is_new_group())
+                say(fmt::format("trains as rank {} of {} from step {}", r.group().rank(), r.group().size(), r.step()));
+            std::array<std::int64_t, 1> sum{0};
+            for (std::int64_t sample = r.group().rank(); sample < 24; sample += r.group().size())
+                sum[0] += (state[0] + sample) * (r.step() + sample) % 1009;
+            tutti::all_reduce(sum, {.group = r.group()});
+            state = {(state[0] * 31 + sum[0]) % 1'000'003, r.step() + 1};
+            if (variable("STOP_FILE").empty()) return;
+            if (is_told_to_stop()) r.stop();
+            std::this_thread::sleep_for(10ms);
+        });
+    say(fmt::format("trained {} steps to {} as rank {} of {}", state[1], state[0], last.rank(), last.size()));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -64,6 +88,7 @@ int main(int argc, char** argv) {
     if (is_newcomer) {
         say_who();
         g = tutti::join({.place = store});
+        if (mode == "train") return train(g, store, steps), 0;
         g.adopt({step});
         say(fmt::format("joined as rank {} of {} at step {}", g.rank(), g.size(), step[0]));
     } else {
@@ -72,6 +97,7 @@ int main(int argc, char** argv) {
                                  .world_size = std::atoi(variable("WORLD_SIZE").c_str()),
                                  .timeout = 10s});
         say_who();
+        if (mode == "train") return train(g, store, steps), 0;
     }
     while (step[0] < steps) {
         for (int death = 3; death < argc; ++death) {
@@ -82,7 +108,7 @@ int main(int argc, char** argv) {
             std::array<std::int64_t, 3> sums{1, 0, 0};
             if (mode == "take" && g.rank() == 0) {
                 sums[1] = tutti::newcomers_waiting({.place = store});
-                sums[2] = ::access(variable("STOP_FILE").c_str(), F_OK) == 0 ? 1 : 0;
+                sums[2] = is_told_to_stop() ? 1 : 0;
             }
             tutti::all_reduce(sums, {.group = g});
             if (sums[0] != g.size()) return 9;
