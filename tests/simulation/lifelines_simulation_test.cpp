@@ -26,7 +26,7 @@ TEST_P(SimulatedLifelines, keep_every_promise) {
             if (world.has(strike)) ++worlds_with[strike];
         }
         if (world.death_is_known()) ++deaths_known;
-        if (world.has_reparented()) ++reparented;
+        if (world.finds_new_parents()) ++reparented;
     }
     if (seeds.count() < worlds) return;
     // Enough happens, or this test shows nothing.
