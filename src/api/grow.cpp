@@ -46,7 +46,7 @@ rendezvous::KeyReader keys_in(std::span<const Store> stores) {
 std::shared_ptr<detail::Group> join_new_world(const GrowthPlan& plan, int rank, const Store& room, bool of_job,
                                               ProcessGroupOptions options, std::function<void()> check) {
     const Deadline deadline = Deadline::after(milliseconds(plan.joining_ms));
-    options.store = PrefixStore("world/" + plan.number, room);
+    options.store = PrefixStore(rendezvous::growth_key::world(plan.number), room);
     options.rank = rank;
     options.world_size = plan.size();
     options.timeout = milliseconds(plan.timeout_ms);
@@ -78,18 +78,16 @@ std::shared_ptr<detail::Group> join_new_world(const GrowthPlan& plan, int rank, 
     }
     // Before the barrier: a launcher that sees another rank end by itself knows of this one.
     if (of_job) rendezvous::report_member(rank, plan.size());
-    // A rank that ends now is lost for some ranks before the barrier has ended and for others behind it. The first that
-    // writes decides for all whether there is a group, so that no two parts of the ranks go on by themselves.
-    constexpr const char* made = "made";
-    std::string outcome = made;
+    std::string trouble;
     try {
         barrier({.group = ProcessGroup(group), .timeout = deadline.timeout()});
     } catch (const DistBackendError& error) {
-        outcome = error.what();
+        trouble = error.what();
         context.peer = error.context().peer;
     }
-    outcome = options.store.compare_set("outcome", "", outcome);
-    if (outcome != made) throw PeerLost(not_made(outcome), context);
+    trouble = rendezvous::carry_out({&room, 1}, rendezvous::agree_whether_made(plan.number, trouble),
+                                    [&] { return room.timeout(); });
+    if (!trouble.empty()) throw PeerLost(not_made(trouble), context);
     return group;
 }
 

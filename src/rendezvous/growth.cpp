@@ -278,4 +278,10 @@ void Growth::check(const KeyReader& read) const {
     }
 }
 
+StoreTalk<std::string> agree_whether_made(std::string number, std::string trouble) {
+    const std::string made = "made", own = trouble.empty() ? made : trouble;
+    const StoreAnswer stands = co_await ask::compare_set(growth_key::world(number) + "/outcome", "", own);
+    co_return stands.value() == made ? "" : stands.value();
+}
+
 }  // namespace tutti::rendezvous

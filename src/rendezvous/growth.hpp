@@ -82,4 +82,9 @@ class Growth {
     GrowthPlan plan_;
 };
 
+/// Whether there is a group, once this rank has joined its world: `trouble` is why it cannot use it, empty if it can.
+/// A rank that ends now is lost for some ranks before they have all joined and for others behind it, so the first that
+/// writes decides for all: no two parts of the ranks go on by themselves. Returns the trouble that stands.
+StoreTalk<std::string> agree_whether_made(std::string number, std::string trouble);
+
 }  // namespace tutti::rendezvous

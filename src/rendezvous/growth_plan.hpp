@@ -57,6 +57,10 @@ inline std::string plan(const std::string& number) {
 inline std::string leader_gone(const std::string& number) {
     return "leader_gone/" + number;
 }
+/// What all keys of the new group's world begin with.
+inline std::string world(const std::string& number) {
+    return "world/" + number;
+}
 
 }  // namespace growth_key
 }  // namespace tutti::rendezvous

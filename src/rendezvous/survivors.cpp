@@ -34,6 +34,7 @@ Survivors::Survivors(SurvivorsTerms terms, int store)
       at_(store),
       start_(Clock::now()),
       deadline_(Deadline::after(terms_.timeout, start_)),
+      heard_(start_),
       next_look_(start_ + first_look) {
     TUTTI_ASSERT(terms_.timeout.count() > 0 && terms_.rank >= 0 && terms_.rank < terms_.size());
     TUTTI_ASSERT(terms_.gone && terms_.is_deaf && terms_.check);
@@ -85,7 +86,7 @@ StoreTalk<std::string> Survivors::wait_for_result() {
         std::string outcome;
         if (decides() && (missing().empty() || patience_is_over())) {
             outcome = list_of_those_here();
-        } else if (deadline_.expired()) {
+        } else if (heard_ >= deadline_.when()) {
             std::vector<int> late = missing();
             if (late.empty()) late.push_back(first);
             const auto waited = std::chrono::duration_cast<Milliseconds>(deadline_.when() - start_);
@@ -115,6 +116,7 @@ std::vector<int> Survivors::hear_of_the_gone() {
 }
 
 StoreTalk<bool> Survivors::hear() {
+    heard_ = Clock::now();
     const std::vector<int> fresh = hear_of_the_gone();
     for (const int rank : fresh) co_await say("gone", rank);
     const StoreRequest asked = in_store(ask::read("said"));
@@ -122,7 +124,8 @@ StoreTalk<bool> Survivors::hear() {
     std::istringstream said(all.is_there() ? all.value() : "");
     std::string what;
     for (int rank = 0; said >> what >> rank;) {
-        if (rank >= 0 && rank < terms_.size()) (what == "here" ? here_ : gone_).insert(rank);
+        const bool is_false = what != "here" && rank == terms_.rank;  // others have lost the connection to this rank
+        if (rank >= 0 && rank < terms_.size() && !is_false) (what == "here" ? here_ : gone_).insert(rank);
     }
     co_return true;
 }
@@ -147,8 +150,9 @@ Milliseconds Survivors::pause(Milliseconds least, Milliseconds most) const {
     return std::clamp(std::chrono::duration_cast<Milliseconds>(Clock::now() - start_), least, most);
 }
 
+// By the time of what this rank has heard: it may have been stopped since, while others came.
 bool Survivors::patience_is_over() const {
-    return terms_.patience && Clock::now() - start_ >= *terms_.patience;
+    return terms_.patience && heard_ - start_ >= *terms_.patience;
 }
 
 // No rank before this one will make the list.

@@ -70,6 +70,7 @@ class Survivors {
     Instant start_;
     Deadline deadline_;
     std::set<int> here_, gone_;
+    Instant heard_;  ///< when this rank last began to read what all have said
     Instant next_look_;
 };
 

@@ -21,27 +21,46 @@ using rendezvous::StoreRequest;
 using rendezvous::StoreTalk;
 namespace ask_store = rendezvous::ask;
 
-constexpr Milliseconds call_time = 4000ms, patience = 700ms;
-constexpr Milliseconds will_time = 50ms, news_time = 40ms;
+constexpr Milliseconds call_time = 4000ms;
+constexpr Milliseconds will_time = 50ms;
+/// How long a client waits for an answer, and a server for a sign of its client.
+constexpr Milliseconds client_time = 5000ms, server_time = 15'000ms;
+/// Of the second change of a group, as resilient() asks for it.
+constexpr Milliseconds wait_of_second = 200ms;
+/// StoreRequest::store of a wait that asks no store.
+constexpr int no_store = 2;
+/// The name of a group that came of a change begins with it.
+constexpr const char* made_by = "plan ";
+
+bool has_changed(const std::string& group) {
+    return group.starts_with(made_by);
+}
 constexpr int most_calls = 3;
 /// A call's own time, that of the leader's answer (late()), of joining, and of the requests.
 constexpr Milliseconds most_call_time = 3 * call_time + 9000ms;
+
+StoreRequest pause_of(Milliseconds time) {
+    StoreRequest request = ask_store::await("nothing", time);
+    request.store = no_store;
+    return request;
+}
 
 }  // namespace
 
 struct GrowthWorld::Process {
     std::size_t number = 0;
-    std::string label;
-    std::string group;  // empty: a newcomer
-    int rank = 0, size = 0, count = 0;
+    std::string label, host;
+    std::optional<Seat> seat;  // nothing: a newcomer
+    std::vector<Seat> seats;   // in all groups that it has met for
+    int calls = 0, count = 0;
     bool is_patient = false;
+    Milliseconds lag{0};    // of the lifelines of one rank of its group, behind which others are
     Milliseconds pause{0};  // before its first call
-    bool is_alive = true, is_done = false;
+    bool is_alive = true, has_begun = false, is_done = false, has_store = true;
     std::optional<Instant> stopped_until{};
+    Milliseconds stopped{0};  // all in all
     int requests = 0, dies_at = -1;
     bool last_request_counts = false;  // of one that dies
-    std::set<std::size_t> heard;       // whose death it knows of
-    std::exception_ptr failure;        // of its group, without a death
     std::optional<StoreTalk<bool>> talk;
     rendezvous::TalkLine line;
     std::uint64_t serial = 0;
@@ -52,15 +71,22 @@ struct GrowthWorld::Process {
 
 GrowthWorld::GrowthWorld(std::uint64_t seed) : chance_(seed), now_(Instant(1000h)) {
     Clock::simulate(&now_);
-    slowest_ = one_in(5) ? 60ms : 2ms;
+    const bool is_slow = one_in(5);
+    slowest_ = is_slow ? 60ms : 2ms;
+    patience_ = is_slow ? 2500ms : 700ms;  // the time of a leader's requests, and more
     is_quiet_ = one_in(6);
+    silence_limit_ = one_in(2) ? 1500ms : 13'500ms;
+    changes_again_ = !is_quiet_ && one_in(3);
+    for (std::uint64_t hosts = one_in(3) ? 1 : 2 + below(2); hosts > 0; --hosts)
+        hosts_.push_back("host" + std::to_string(hosts));
     add_group("A", !is_quiet_);
     if (one_in(4)) add_group("B", !is_quiet_ && one_in(2));
     int wanted = 0;
     for (const auto& process : processes_) {
-        if (process->rank == 0) wanted += process->count;
+        if (process->seat->rank == 0) wanted += process->count;
     }
     add_newcomers(wanted);
+    if (!is_quiet_ && hosts_.size() > 1 && one_in(6)) at(Milliseconds(below(1500)), {Step::part});
 }
 
 GrowthWorld::~GrowthWorld() {
@@ -72,32 +98,70 @@ std::uint64_t GrowthWorld::below(std::uint64_t n) {
     return simulation::below(chance_, n);
 }
 
+GrowthWorld::Process& GrowthWorld::add_process(std::string label) {
+    auto& process = *processes_.emplace_back(std::make_unique<Process>());
+    process.number = processes_.size() - 1;
+    process.label = std::move(label);
+    process.host = hosts_[below(hosts_.size())];
+    return process;
+}
+
+SimulatedGroup& GrowthWorld::make_group(const std::string& name, std::vector<std::size_t> processes) {
+    std::vector<rendezvous::Card> cards;
+    for (const std::size_t number : processes) {
+        rendezvous::Card& card = cards.emplace_back();
+        card.host_key = card.host_name = processes_[number]->host;
+        card.process = static_cast<int>(1000 + number);
+    }
+    SimulatedGroup& group = *(groups_[name] = std::make_unique<SimulatedGroup>(
+                                  SimulatedGroup::Surroundings{
+                                      chance_, now_, silence_limit_,
+                                      [this](Instant when, std::function<void()> act) {
+                                          events_.add(std::max(when, now_), {Step::of_lifelines, 0, 0, std::move(act)});
+                                      },
+                                      [this](const std::string& what) { wrong_ = what; }},
+                                  name, std::move(cards), processes));
+    if (parted_from_ && now_ < parted_until_) group.part(parted_, parted_until_);
+    for (int rank = 0; rank < group.size(); ++rank) {
+        Process& process = *processes_[group.process(rank)];
+        process.seats.push_back({&group, rank});
+        if (!process.is_alive) group.die(rank);
+        if (process.stopped_until && now_ < *process.stopped_until) group.stop(rank);
+    }
+    return group;
+}
+
 void GrowthWorld::add_group(const std::string& name, bool may_have_trouble) {
     const int size = static_cast<int>(1 + below(4)), count = static_cast<int>(1 + below(3));
     const auto odd = static_cast<int>(below(static_cast<std::uint64_t>(size)));
-    const auto kind = may_have_trouble ? below(4) : 0;  // 1: dies in a call, 2: before it, 3: is stopped
-    const bool is_patient = may_have_trouble && (kind == 3 ? !one_in(4) : one_in(3));
-    if (kind == 3 && !one_in(3))
-        at(Milliseconds(below(400)), {Step::fail, processes_.size() + static_cast<std::size_t>((odd + 1) % size)});
+    enum Kind { none, dies_in_a_call, dies_before, is_stopped, hears_late, is_cut, kinds };
+    const auto kind = may_have_trouble ? static_cast<Kind>(below(kinds)) : none;
+    const bool is_patient = may_have_trouble && (kind == is_stopped ? !one_in(4) : one_in(3));
+    const Milliseconds lag(kind == hears_late ? below(600) : 0);
+    const std::size_t first = processes_.size();
+    std::vector<std::size_t> numbers;
+    for (int rank = 0; rank < size; ++rank) numbers.push_back(add_process(name + std::to_string(rank)).number);
+    SimulatedGroup& group = make_group(name, std::move(numbers));
+    if (kind == is_stopped && !one_in(3))
+        at(Milliseconds(below(400)), {Step::fail, first + static_cast<std::size_t>((odd + 1) % size)});
     for (int rank = 0; rank < size; ++rank) {
-        auto process = std::make_unique<Process>();
-        process->number = processes_.size();
-        process->label = name + std::to_string(rank);
-        process->group = name;
-        process->rank = rank;
-        process->size = size;
-        process->count = count;
-        process->is_patient = is_patient;
-        process->pause = Milliseconds(below(300));
-        const bool dies = (rank == odd && kind == 1) || (may_have_trouble && one_in(12));
+        Process& process = *processes_[first + static_cast<std::size_t>(rank)];
+        process.seat = Seat{&group, rank};
+        process.count = count;
+        process.is_patient = is_patient;
+        process.lag = lag;
+        process.pause = Milliseconds(below(300));
+        const bool dies = (rank == odd && kind == dies_in_a_call) || (may_have_trouble && one_in(12));
         if (dies) {
-            process->dies_at = static_cast<int>(below(30));
-            process->last_request_counts = one_in(2);
+            process.dies_at = static_cast<int>(below(40));
+            process.last_request_counts = one_in(2);
         }
-        if (rank == odd && kind == 2) process->dies_at = 0;
-        if (rank == odd && kind == 3) at(Milliseconds(below(700)), {Step::stop, process->number});
-        at(process->pause, {Step::begin, process->number});
-        processes_.push_back(std::move(process));
+        if (rank == odd && kind == dies_before) process.dies_at = 0;
+        if (rank == odd && kind == is_stopped) at(Milliseconds(below(700)), {Step::stop, process.number});
+        if (rank == odd && kind == is_cut) at(Milliseconds(below(700)), {Step::cut, process.number});
+        if (rank == odd && kind == hears_late) group.delay(rank, lag);
+        at(0ms, {Step::of_lifelines, 0, 0, [&group, rank] { group.come(rank); }});
+        at(process.pause, {Step::begin, process.number});
     }
 }
 
@@ -105,17 +169,14 @@ void GrowthWorld::add_newcomers(int wanted) {
     int count = wanted;
     if (!is_quiet_) count = static_cast<int>(below(static_cast<std::uint64_t>(wanted) + 3));
     for (int i = 0; i < count; ++i) {
-        auto process = std::make_unique<Process>();
-        process->number = processes_.size();
-        process->label = "N" + std::to_string(i);
-        process->pause = Milliseconds(!is_quiet_ && one_in(8) ? 4000 + below(6000) : below(600));
+        Process& process = add_process("N" + std::to_string(i));
+        process.pause = Milliseconds(!is_quiet_ && one_in(8) ? 4000 + below(6000) : below(600));
         if (!is_quiet_ && one_in(5)) {
-            process->dies_at = static_cast<int>(below(14));
-            process->last_request_counts = one_in(2);
+            process.dies_at = static_cast<int>(below(24));
+            process.last_request_counts = one_in(2);
         }
-        if (!is_quiet_ && one_in(12)) at(Milliseconds(below(1500)), {Step::stop, process->number});
-        at(process->pause, {Step::begin, process->number});
-        processes_.push_back(std::move(process));
+        if (!is_quiet_ && one_in(12)) at(Milliseconds(below(1500)), {Step::stop, process.number});
+        at(process.pause, {Step::begin, process.number});
     }
 }
 
@@ -124,12 +185,13 @@ Milliseconds GrowthWorld::latency() {
 }
 
 void GrowthWorld::at(Milliseconds later, Event event) {
-    events_.add(now_ + later, event);
+    events_.add(now_ + later, std::move(event));
 }
 
 std::string GrowthWorld::run() {
     std::uint64_t steps = 0;
-    while (!events_.empty() && wrong_.empty()) {
+    const auto is_over = [](const auto& process) { return process->is_done || !process->is_alive; };
+    while (!events_.empty() && wrong_.empty() && !std::ranges::all_of(processes_, is_over)) {
         if (++steps > 200'000) return "the world does not come to an end";
         handle(events_.take(now_));
     }
@@ -142,7 +204,10 @@ std::string GrowthWorld::run() {
 
 void GrowthWorld::handle(const Event& event) {
     Process& process = *processes_[event.process];
+    if (event.step == Step::of_lifelines) return event.act();
+    if (event.step == Step::part) return part();
     if (event.step == Step::will) {
+        process.has_store = false;
         for (const auto& [key, value] : std::exchange(process.wills, {})) {
             if (!keys_.contains(key)) write(key, value);
         }
@@ -151,7 +216,15 @@ void GrowthWorld::handle(const Event& event) {
     if (!process.is_alive) return;
     if (event.step == Step::stop) {
         ++stopped_;
-        process.stopped_until = now_ + Milliseconds(one_in(2) ? below(3000) : 3000 + below(12'000));
+        const Milliseconds time(one_in(2) ? below(3000) : 3000 + below(12'000));
+        process.stopped += time;
+        process.stopped_until = now_ + time;
+        for (const Seat& seat : process.seats) seat.group->stop(seat.rank);
+        return at(time, {Step::resume, process.number});
+    }
+    if (event.step == Step::resume) {
+        if (now_ < *process.stopped_until) return;
+        for (const Seat& seat : process.seats) seat.group->resume(seat.rank);
         return;
     }
     // What happens to a process that is stopped shows when it goes on; its request may reach the store meanwhile.
@@ -173,8 +246,9 @@ void GrowthWorld::handle(const Event& event) {
         case Step::out_of_time:
             if (event.serial == process.serial && process.waits) answer(process, {});
             return;
-        case Step::fail: return end_group_of(process);
-        case Step::hear: process.heard.insert(event.serial); return;
+        case Step::fail:
+            return process.seat ? process.seat->group->end(process.seat->rank, "an operation fails") : void();
+        case Step::cut: return process.seat ? process.seat->group->cut(process.seat->rank) : void();
         default: return;
     }
 }
@@ -184,24 +258,40 @@ void GrowthWorld::ask(Process& process) {
     if (process.talk->is_over()) {
         (void)process.talk->result();  // throws what no promise allows
         process.is_done = true;
-        return;
+        return leave_all(process);
     }
     ++process.serial;
-    at(latency(), {Step::arrive, process.number, process.serial});
+    const bool is_asked = process.line.request.store != no_store;
+    at(is_asked ? latency() : 0ms, {Step::arrive, process.number, process.serial});
 }
 
 void GrowthWorld::die(Process& process) {
     ++deaths_;
     process.is_alive = process.waits = false;
-    at(Milliseconds(below(will_time.count())), {Step::will, process.number});
-    for (const auto& other : processes_) {
-        if (other->group == process.group && !process.group.empty())
-            at(Milliseconds(below(news_time.count())), {Step::hear, other->number, process.number});
+    const Milliseconds seen(below(will_time.count()));
+    events_.add(is_cut_off(process) ? std::min(*parted_from_ + server_time, parted_until_) + seen : now_ + seen,
+                {Step::will, process.number});
+    for (const Seat& seat : process.seats) seat.group->die(seat.rank);
+}
+
+// The network falls into two halves, one of which has the store.
+void GrowthWorld::part() {
+    parted_from_ = now_;
+    parted_until_ = now_ + Milliseconds(one_in(2) ? below(3000) : 3000 + below(30'000));
+    parted_.insert(hosts_.front());
+    for (const auto& [name, group] : groups_) group->part(parted_, parted_until_);
+    for (const auto& process : processes_) {
+        if (!is_cut_off(*process) || parted_until_ - now_ < server_time) continue;
+        at(server_time, {Step::will, process->number});
     }
 }
 
+bool GrowthWorld::is_cut_off(const Process& process) const {
+    return parted_from_ && now_ < parted_until_ && parted_.contains(process.host);
+}
+
 std::string GrowthWorld::key_of(const Process& process, int store, const std::string& key) const {
-    return (store == Growth::place ? "place/" : process.group + "/") + key;
+    return (store == Growth::place ? "place/" : process.seat->group->name() + "/") + key;
 }
 
 std::optional<std::string> GrowthWorld::read(const Process& process, int store, const std::string& key) const {
@@ -210,9 +300,12 @@ std::optional<std::string> GrowthWorld::read(const Process& process, int store, 
 }
 
 void GrowthWorld::arrive(Process& process) {
-    const bool dies = process.requests++ == process.dies_at;
+    const bool dies = process.has_begun && process.requests++ == process.dies_at;
     if (dies && !process.last_request_counts) return die(process);
     const StoreRequest& request = process.line.request;
+    if (request.store == no_store)
+        return dies ? die(process) : at(request.patience, {Step::answer, process.number, process.serial});
+    if (!process.has_store || is_cut_off(process)) return dies ? die(process) : answer(process, {});
     const std::string key = key_of(process, request.store, request.keys.front());
     std::vector<std::string> values;
     switch (request.kind) {
@@ -249,89 +342,101 @@ void GrowthWorld::write(const std::string& key, const std::string& value) {
     }
 }
 
+// A client whose store does not answer gives it up, and the server what such a client has left.
 void GrowthWorld::answer(Process& process, std::vector<std::string> values) {
     process.waits = false;
     process.line.answer.values = std::move(values);
-    at(latency(), {Step::answer, process.number, process.serial});
+    Milliseconds later = latency();
+    if (is_cut_off(process) && process.has_store && parted_until_ - now_ < client_time) {
+        // The request comes again when the network is whole.
+        return events_.add(parted_until_ + later, {Step::arrive, process.number, process.serial});
+    }
+    if (is_cut_off(process) && process.has_store) {
+        process.has_store = false;
+        later = client_time;
+        const Instant seen = std::max(now_ + client_time, std::min(*parted_from_ + server_time, parted_until_));
+        events_.add(seen, {Step::will, process.number});
+    }
+    if (!process.has_store)
+        process.line.error =
+            std::make_exception_ptr(DistStoreError("the store does not answer", {}, ErrorCode::network));
+    at(later, {Step::answer, process.number, process.serial});
 }
 
 // ---- The processes
 
-std::exception_ptr GrowthWorld::failure_of(const Process& process) const {
-    if (process.heard.empty()) return process.failure;
-    const Process& dead = *processes_[*process.heard.begin()];
-    return std::make_exception_ptr(PeerLost(
-        "rank " + std::to_string(dead.rank) + " of " + dead.group + " is gone: it ended", {.peer = dead.rank}));
-}
-
-// The others hear that this rank has ended the group.
-void GrowthWorld::end_group_of(Process& process) {
-    for (const auto& other : processes_) {
-        if (other->group == process.group && !other->failure)
-            other->failure = std::make_exception_ptr(Aborted("a rank asked for another group"));
-    }
-}
-
 rendezvous::SurvivorsTerms GrowthWorld::survivors_terms(Process& process, int call) {
+    const Seat seat = *process.seat;
     std::vector<int> numbers;
-    for (int rank = 0; rank < process.size; ++rank) numbers.push_back(rank);
-    const auto of_group = [this, &process](int rank) -> const Process& {
-        return **std::ranges::find_if(
-            processes_, [&](const auto& other) { return other->group == process.group && other->rank == rank; });
-    };
-    return {.group = process.group,
+    for (int rank = 0; rank < seat.group->size(); ++rank) numbers.push_back(rank);
+    return {.group = seat.group->name(),
             .numbers = std::move(numbers),
-            .rank = process.rank,
+            .rank = seat.rank,
             .keys = "grow/" + std::to_string(call) + "/survivors/",
             .store = "the store",
             .timeout = call_time,
-            .patience = process.is_patient ? std::optional(patience) : std::nullopt,
-            .gone =
-                [this, &process] {
-                    std::vector<int> ranks;
-                    for (const std::size_t dead : process.heard) ranks.push_back(processes_[dead]->rank);
-                    return ranks;
-                },
-            .is_deaf = [of_group](int rank) { return !of_group(rank).is_alive; },
+            .patience = process.is_patient ? std::optional(patience_) : std::nullopt,
+            .gone = [seat] { return seat.group->gone(seat.rank); },
+            .is_deaf = [seat](int rank) { return seat.group->is_deaf(seat.rank, rank); },
             .check = [] {}};
 }
 
 StoreTalk<bool> GrowthWorld::live(Process& process) {
-    const int calls = process.group.empty() ? 2 : most_calls;
-    bool is_member = !process.group.empty();
-    for (int call = 1; call <= calls; ++call) {
+    bool is_member = process.seat.has_value();
+    while (is_member && !process.seat->group->has_joined(process.seat->rank)) {
+        if (process.seat->group->failure(process.seat->rank)) co_return false;
+        const StoreRequest moment = pause_of(10ms);
+        co_await moment;
+    }
+    process.has_begun = true;
+    int made = 0;
+    for (int call = 1; call <= (is_member ? most_calls : 2) + made; ++call) {
         process.call_began = now_;
         Result result;
         if (is_member) {
-            result = co_await grow(process, call);
+            result = co_await grow(process, ++process.calls);
         } else {
             result = co_await join(process);
         }
         const auto took = std::chrono::ceil<Milliseconds>(now_ - process.call_began);
-        if (took > most_call_time + 100 * slowest_ && !process.stopped_until)
+        if (took > most_call_time + 100 * slowest_ && !process.stopped_until && !parted_from_)
             wrong_ = process.label + " has waited for " + std::to_string(took.count()) + " ms";
         const bool is_over = result.is_made || (is_member && result.error.empty());
         const bool is_excluded = result.is_excluded;
+        const bool changes = result.is_made && changes_again_ && !result.is_again;
+        made += result.is_made ? 1 : 0;
+        is_member = (is_member && !is_excluded) || changes;
         results_.push_back(std::move(result));
-        if (is_over) break;
-        if (is_excluded) is_member = false;  // it comes back as a newcomer
-        const Milliseconds moment(below(50));
-        co_await ask_store::await("never", moment);
+        if (is_excluded) {  // it comes back as a newcomer
+            leave_all(process);
+            process.seat.reset();
+        }
+        if (is_over && !changes) break;
+        const StoreRequest moment = pause_of(Milliseconds(below(50)));
+        co_await moment;
     }
     co_return true;
 }
 
+void GrowthWorld::leave_all(Process& process) {
+    for (const Seat& seat : process.seats) seat.group->leave(seat.rank);
+}
+
 StoreTalk<GrowthWorld::Result> GrowthWorld::grow(Process& process, int call) {
-    Result result{.process = process.number, .call = call};
+    const Seat seat = *process.seat;
+    const bool again = has_changed(seat.group->name());
+    Result result{.process = process.number, .group = seat.group->name(), .call = call};
     GrowthPlan outline;
-    outline.name = process.group;
+    outline.name = seat.group->name();
     Growth growth({.place = "the place",
                    .keys = "grow/" + std::to_string(call) + "/",
-                   .count = process.count,
+                   .count = again ? 0 : process.count,
+                   .at_least = again ? std::optional(0) : std::nullopt,
+                   .wait = again ? std::optional(wait_of_second) : std::nullopt,
                    .plan = outline,
                    .survivors = survivors_terms(process, call),
-                   .failure = [this, &process] { return failure_of(process); },
-                   .end = [this, &process] { end_group_of(process); }});
+                   .failure = [seat] { return seat.group->failure(seat.rank); },
+                   .end = [seat] { seat.group->end(seat.rank, "a rank asked for another group"); }});
     try {
         const GrowthPlan plan = co_await growth.agree();
         result.plan = plan.number;
@@ -339,8 +444,9 @@ StoreTalk<GrowthWorld::Result> GrowthWorld::grow(Process& process, int call) {
             const std::function<void()> check = [&] {
                 growth.check([&](int store, const std::string& key) { return read(process, store, key); });
             };
-            const int rank = plan.rank_of(process.rank);
+            const int rank = plan.rank_of(seat.rank);
             co_await meet(plan, rank, process, check, result);
+            seat.group->leave(seat.rank);
         }
     } catch (const DistError& error) {
         result.error = error.what();
@@ -368,10 +474,11 @@ StoreTalk<GrowthWorld::Result> GrowthWorld::join(Process& process) {
     co_return result;
 }
 
-// As the joining of the new world does.
-StoreTalk<bool> GrowthWorld::meet(const GrowthPlan& plan, int rank, const Process& process, std::function<void()> check,
+// As join_new_world() in api/grow.cpp.
+StoreTalk<bool> GrowthWorld::meet(const GrowthPlan& plan, int rank, Process& process, std::function<void()> check,
                                   Result& result) {
-    Meeting meeting({.name = "world/" + plan.number,
+    const Deadline deadline = Deadline::after(Milliseconds(plan.joining_ms));
+    Meeting meeting({.name = rendezvous::growth_key::world(plan.number) + "/meeting",
                      .rank = rank,
                      .size = plan.size(),
                      .timeout = Milliseconds(plan.joining_ms),
@@ -383,8 +490,65 @@ StoreTalk<bool> GrowthWorld::meet(const GrowthPlan& plan, int rank, const Proces
                      .has_ended = [](const rendezvous::MeetingProcess&) { return false; },
                      .random = [this] { return chance_(); }});
     const Met met = co_await meeting.run();
+    const Seat seat{&group_of(plan, met.cards), rank};
+    seat.group->come(rank);
+    std::string trouble;
+    try {
+        co_await exchange(seat, deadline);
+    } catch (const DistError& error) {
+        trouble = error.what();
+    }
+    std::exception_ptr no_store_left;
+    try {
+        trouble = co_await rendezvous::agree_whether_made(plan.number, trouble);
+    } catch (const DistError&) {
+        no_store_left = std::current_exception();
+    }
+    if (!trouble.empty() || no_store_left) {
+        seat.group->leave(rank);
+        if (no_store_left) std::rethrow_exception(no_store_left);
+        throw PeerLost("grow: the group of " + plan.description + " was not made: " + trouble, {});
+    }
     result.cards = met.cards;
     result.is_made = true;
+    result.is_again = has_changed(plan.name);
+    changed_again_ += result.is_again ? 1 : 0;
+    process.seat = seat;
+    process.calls = 0;
+    co_return true;
+}
+
+SimulatedGroup& GrowthWorld::group_of(const GrowthPlan& plan, const std::vector<std::string>& cards) {
+    const std::string name = made_by + plan.number;
+    if (const auto found = groups_.find(name); found != groups_.end()) return *found->second;
+    std::vector<std::size_t> members;
+    for (const std::string& card : cards) {
+        const auto process = std::ranges::find_if(processes_, [&](const auto& one) { return one->label == card; });
+        members.push_back((*process)->number);
+    }
+    return make_group(name, std::move(members));
+}
+
+// Once a rank has its first lifeline, a barrier: it waits for a word of all others, or until its lifelines say that one
+// does not come.
+StoreTalk<bool> GrowthWorld::exchange(Seat seat, Deadline deadline) {
+    Milliseconds look(1);
+    for (bool has_said = false; std::cmp_less(seat.group->heard(seat.rank), seat.group->size());) {
+        if (!has_said && seat.group->has_joined(seat.rank)) {
+            has_said = true;
+            seat.group->say(seat.rank);
+            continue;
+        }
+        if (const auto failure = seat.group->failure(seat.rank)) std::rethrow_exception(failure);
+        if (deadline.expired()) {
+            seat.group->end(seat.rank, "the barrier timed out");
+            throw Timeout("the barrier timed out", {});
+        }
+        const StoreRequest pause = pause_of(look);
+        co_await pause;
+        if (seat.group->is_awaited_in_vain(seat.rank)) throw PeerLost("a rank cannot be reached any more", {});
+        look = std::min(2 * look, Milliseconds(50));
+    }
     co_return true;
 }
 
@@ -399,7 +563,7 @@ std::string GrowthWorld::check_results() {
         told_ += one.error.empty() ? 0 : 1;
         if (std::string wrong = check_sentence(one); !wrong.empty()) return wrong;
         if (!one.plan.empty()) plans.insert(one.plan);
-        if (one.call > 0) calls.emplace(processes_[one.process]->group, one.call);
+        if (one.call > 0) calls.emplace(one.group, one.call);
     }
     for (const std::string& plan : plans) {
         if (std::string wrong = check_plan(plan); !wrong.empty()) return wrong;
@@ -414,19 +578,20 @@ std::string GrowthWorld::check_results() {
 std::string GrowthWorld::check_plan(const std::string& number) const {
     const Result* first = nullptr;
     for (const Result& one : results_) {
-        if (one.plan != number) continue;
+        if (one.plan != number || !processes_[one.process]->has_store) continue;
         if (first == nullptr) first = &one;
         if (one.is_made != first->is_made || one.cards != first->cards || one.error != first->error)
             return "plan " + number + ": " + processes_[first->process]->label + " has \"" + first->error + "\", " +
                    processes_[one.process]->label + " has \"" + one.error + "\"";
     }
-    if (!first->is_made) return {};
+    if (first == nullptr || !first->is_made) return {};
     for (const std::string& card : first->cards) {
         const auto process = std::ranges::find_if(processes_, [&](const auto& one) { return one->label == card; });
         const bool is_in = std::ranges::any_of(results_, [&](const Result& one) {
             return one.plan == number && one.is_made && one.process == (*process)->number;
         });
-        if ((*process)->is_alive && !is_in) return "plan " + number + " has " + card + ", which is not in it";
+        if ((*process)->is_alive && (*process)->has_store && !is_in)
+            return "plan " + number + " has " + card + ", which is not in it";
     }
     return {};
 }
@@ -437,7 +602,7 @@ std::string GrowthWorld::check_call(const std::string& group, int call) const {
     std::set<std::string> made;
     const Result* failed = nullptr;
     for (const Result& one : results_) {
-        if (one.call != call || processes_[one.process]->group != group) continue;
+        if (one.call != call || one.group != group || !processes_[one.process]->has_store) continue;
         if (one.is_made) made.insert(one.plan);
         if (one.is_excluded || one.error.empty()) continue;
         if (failed != nullptr && failed->error != one.error)
@@ -456,21 +621,30 @@ std::string GrowthWorld::check_sentence(const Result& result) const {
     if (result.error.empty()) return {};
     const std::string who = processes_[result.process]->label + " is told: " + result.error;
     if (is_quiet_) return who;
-    if (result.is_late && stopped_ == 0) return "nobody says why a rank does not come to the new group: " + who;
+    if (result.is_late && stopped_ == 0 && !parted_from_)
+        return "nobody says why a rank does not come to the new group: " + who;
     // A newcomer's time may be over while its leader waits for more.
     if (result.error.find(" gave up before it had joined") != std::string::npos) return {};
-    if (deaths_ == 0 &&
-        (result.error.find("is gone") != std::string::npos || result.error.find("lost") != std::string::npos))
-        return who;
-    if (deaths_ == 0 && stopped_ == 0 && result.is_excluded) return who;
+    const Process& told = *processes_[result.process];
+    if (result.is_excluded && !may_be_accused(told)) return "without a cause " + who;
     for (const auto& process : processes_) {
-        const std::string rank = "rank " + std::to_string(process->rank) + " of ";
         const auto names = [&](const std::string& words) { return result.error.find(words) != std::string::npos; };
-        const bool is_named = names(process->label + " ended") || names(rank + process->group + " is gone") ||
-                              names(rank + "group \"" + process->group + "\" ended");
-        if (is_named && process->is_alive) return who;
+        const bool is_named =
+            names(process->label + " ended") || names("pid " + std::to_string(1000 + process->number) + ") is gone");
+        if (is_named && process->is_alive && !may_be_accused(*process)) return "falsely " + who;
     }
     return {};
+}
+
+// It was away for longer than the others are patient, as they measure it, or they have lost the connection to it.
+bool GrowthWorld::may_be_accused(const Process& process) const {
+    const bool was_cut =
+        std::ranges::any_of(process.seats, [](const Seat& seat) { return seat.group->was_cut(seat.rank); });
+    const Milliseconds parted = parted_from_ ? std::chrono::ceil<Milliseconds>(parted_until_ - *parted_from_) : 0ms;
+    // News wait for those before them on a lagging lifeline, and a rank keeps a loss that it has seen itself.
+    const Milliseconds late = 3 * process.lag + 500ms;
+    const Milliseconds away = process.stopped + parted + (process.lag + parted > 0ms ? late : 0ms);
+    return was_cut || parted >= silence_limit_ || away + 25 * slowest_ >= patience_;
 }
 
 }  // namespace tutti::simulation

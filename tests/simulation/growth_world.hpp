@@ -1,16 +1,20 @@
 // GrowthWorld: groups that take newcomers in (ProcessGroup::grow, join), in one simulated store and in a simulated
 // time: newcomers that are late or too few, ranks and newcomers that die before or after any request, ranks that are
-// stopped and come back, two groups in one place, calls before and after a failure, a slow store. A seed decides all.
-// It looks whether Growth, Survivors, Newcomer and Meeting together keep what membership.md promises.
+// stopped and come back, lifelines that break, a network that falls into two halves, ranks that hear late, two groups
+// in one place, groups that change again, calls before and after a failure, a slow store. A seed decides all. The ranks
+// hear of each other by their lifelines alone (SimulatedGroup). It looks whether Lifelines, Health, Growth, Survivors,
+// Newcomer and Meeting together keep what membership.md promises.
 //
 // Threads: one.
 #pragma once
 
 #include "core/deadline.hpp"
 #include "rendezvous/growth.hpp"
+#include "simulation/simulated_group.hpp"
 #include "simulation/store_world.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -35,34 +39,48 @@ class GrowthWorld {
     int deaths() const noexcept { return deaths_; }
     int excluded() const noexcept { return excluded_; }
     int told() const noexcept { return told_; }
+    /// How many groups were made of one that had been made before.
+    int changed_again() const noexcept { return changed_again_; }
+    int parted() const noexcept { return parted_from_.has_value() ? 1 : 0; }
 
  private:
     struct Process;
     struct Result {
         std::size_t process = 0;
+        std::string group;                                           // of a rank
         int call = 0;                                                // of a rank: which of its calls
         std::string plan;                                            // its number; empty: there was none
         bool is_made = false, is_excluded = false, is_late = false;  // the last: some have not come to the new group
+        bool is_again = false;                                       // of a group that had been made before
         std::vector<std::string> cards{};
         std::string error{};
     };
-    enum class Step { begin, arrive, answer, out_of_time, will, hear, stop, fail };
+    enum class Step { begin, arrive, answer, out_of_time, will, stop, resume, fail, cut, part, of_lifelines };
     struct Event {
         Step step;
         std::size_t process = 0;
-        std::uint64_t serial = 0;  // of the request, or who has died
+        std::uint64_t serial = 0;  // of the request
+        std::function<void()> act{};
+    };
+    struct Seat {
+        SimulatedGroup* group = nullptr;
+        int rank = -1;
     };
 
     void add_group(const std::string& name, bool may_have_trouble);
     void add_newcomers(int wanted);
+    Process& add_process(std::string label);
+    SimulatedGroup& make_group(const std::string& name, std::vector<std::size_t> processes);
+    SimulatedGroup& group_of(const rendezvous::GrowthPlan& plan, const std::vector<std::string>& cards);
+    void part();
     rendezvous::StoreTalk<bool> live(Process& process);
     rendezvous::StoreTalk<Result> grow(Process& process, int call);
     rendezvous::StoreTalk<Result> join(Process& process);
-    rendezvous::StoreTalk<bool> meet(const rendezvous::GrowthPlan& plan, int rank, const Process& process,
+    rendezvous::StoreTalk<bool> meet(const rendezvous::GrowthPlan& plan, int rank, Process& process,
                                      std::function<void()> check, Result& result);
+    rendezvous::StoreTalk<bool> exchange(Seat seat, Deadline deadline);
     rendezvous::SurvivorsTerms survivors_terms(Process& process, int call);
-    std::exception_ptr failure_of(const Process& process) const;
-    void end_group_of(Process& process);
+    void leave_all(Process& process);
 
     void at(Milliseconds later, Event event);
     Milliseconds latency();
@@ -75,6 +93,8 @@ class GrowthWorld {
     void write(const std::string& key, const std::string& value);
     bool try_to_answer_wait(Process& process);
     void answer(Process& process, std::vector<std::string> values);
+    bool is_cut_off(const Process& process) const;
+    bool may_be_accused(const Process& process) const;
     std::string check_results();
     std::string check_plan(const std::string& number) const;
     std::string check_call(const std::string& group, int call) const;
@@ -85,12 +105,19 @@ class GrowthWorld {
     std::mt19937_64 chance_;
     Instant now_{};
     Milliseconds slowest_{2};
+    Milliseconds silence_limit_{0}, patience_{0};
+    std::vector<std::string> hosts_;
     std::vector<std::unique_ptr<Process>> processes_;
+    std::map<std::string, std::unique_ptr<SimulatedGroup>> groups_;
+    std::set<std::string> parted_;  // hosts that cannot reach the others, and the store
+    std::optional<Instant> parted_from_{};
+    Instant parted_until_{};
+    bool changes_again_ = false;
     Events<Event> events_;
     StoreKeys keys_;
     std::vector<Result> results_;
     std::string wrong_;
-    int made_ = 0, deaths_ = 0, excluded_ = 0, told_ = 0, stopped_ = 0;
+    int made_ = 0, deaths_ = 0, excluded_ = 0, told_ = 0, stopped_ = 0, changed_again_ = 0;
     bool is_quiet_ = false;  // nothing goes wrong: every call has to succeed
 };
 

@@ -95,6 +95,7 @@ class LifelineNetwork {
     void stop(Rank& rank);
     void resume(Rank& rank);
     void die(Rank& rank);
+    void close_all(Rank& rank);
     void lose_host(const std::string& host);
     void cut(Rank& rank);
     /// Until then nothing passes between these hosts and the others.
@@ -138,7 +139,6 @@ class LifelineNetwork {
     void read_end(Rank& rank, Side side, rendezvous::LineEnd::How how);
     void linger(Rank& rank);
     void end_by_leaving(Rank& rank);
-    void close_all(Rank& rank);
 
     std::mt19937_64& chance_;
     const Instant& now_;

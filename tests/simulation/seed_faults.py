@@ -105,6 +105,14 @@ ROWS = {
         "rendezvous/growth.cpp", "    for (std::size_t i = 0; i < tickets_.size(); ++i)\n", "    for (std::size_t i = 0; i < tickets_.size() && !SEEDED; ++i)\n", "growth"),
     "of_two_lists_of_survivors_each_counts": (
         "rendezvous/survivors.cpp", "    co_return stands.value();\n", "    co_return SEEDED ? outcome : stands.value();\n", "growth"),
+    "a_lifeline_that_ends_tells_a_changing_group_nothing": (
+        "rendezvous/lifelines.cpp", "    if (counts) verdict = ", "    if (counts && !SEEDED) verdict = ", "growth"),
+    "a_rank_that_was_stopped_takes_what_it_heard_before_for_the_present": (
+        "rendezvous/survivors.cpp", "heard_ - start_ >= *terms_.patience", "(SEEDED ? Clock::now() : heard_) - start_ >= *terms_.patience",
+        "growth"),
+    "each_rank_decides_alone_whether_the_new_group_is_made": (
+        "rendezvous/growth.cpp", "    co_return stands.value() == made ? \"\" : stands.value();\n",
+        "    co_return SEEDED ? trouble : stands.value() == made ? \"\" : stands.value();\n", "growth"),
 }
 
 

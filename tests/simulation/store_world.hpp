@@ -19,13 +19,13 @@ namespace tutti::simulation {
 template <class Event>
 class Events {
  public:
-    void add(Instant when, const Event& event) { events_.emplace(when, event); }
+    void add(Instant when, Event event) { events_.emplace(when, std::move(event)); }
     bool empty() const { return events_.empty(); }
     /// Removes the next one; `now` becomes its time, unless it is later.
     Event take(Instant& now) {
         const auto first = events_.begin();
         now = std::max(now, first->first);
-        const Event event = first->second;
+        Event event = std::move(first->second);
         events_.erase(first);
         return event;
     }
