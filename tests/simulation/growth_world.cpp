@@ -267,6 +267,7 @@ void GrowthWorld::ask(Process& process) {
 
 void GrowthWorld::die(Process& process) {
     ++deaths_;
+    last_death_ = now_;
     process.is_alive = process.waits = false;
     const Milliseconds seen(below(will_time.count()));
     events_.add(is_cut_off(process) ? std::min(*parted_from_ + server_time, parted_until_) + seen : now_ + seen,
@@ -401,6 +402,7 @@ StoreTalk<bool> GrowthWorld::live(Process& process) {
         const auto took = std::chrono::ceil<Milliseconds>(now_ - process.call_began);
         if (took > most_call_time + 100 * slowest_ && !process.stopped_until && !parted_from_)
             wrong_ = process.label + " has waited for " + std::to_string(took.count()) + " ms";
+        result.when = now_;
         const bool is_over = result.is_made || (is_member && result.error.empty());
         const bool is_excluded = result.is_excluded;
         const bool changes = result.is_made && changes_again_ && !result.is_again;
@@ -621,7 +623,9 @@ std::string GrowthWorld::check_sentence(const Result& result) const {
     if (result.error.empty()) return {};
     const std::string who = processes_[result.process]->label + " is told: " + result.error;
     if (is_quiet_) return who;
-    if (result.is_late && stopped_ == 0 && !parted_from_)
+    // The end of a process whose connections something keeps open shows late.
+    const bool is_fresh = last_death_ && result.when - *last_death_ <= LifelineNetwork::outlived_time + 100ms;
+    if (result.is_late && stopped_ == 0 && !parted_from_ && !is_fresh)
         return "nobody says why a rank does not come to the new group: " + who;
     // A newcomer's time may be over while its leader waits for more.
     if (result.error.find(" gave up before it had joined") != std::string::npos) return {};

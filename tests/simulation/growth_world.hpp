@@ -54,6 +54,7 @@ class GrowthWorld {
         bool is_again = false;                                       // of a group that had been made before
         std::vector<std::string> cards{};
         std::string error{};
+        Instant when{};
     };
     enum class Step { begin, arrive, answer, out_of_time, will, stop, resume, fail, cut, part, of_lifelines };
     struct Event {
@@ -112,6 +113,7 @@ class GrowthWorld {
     std::set<std::string> parted_;  // hosts that cannot reach the others, and the store
     std::optional<Instant> parted_from_{};
     Instant parted_until_{};
+    std::optional<Instant> last_death_{};
     bool changes_again_ = false;
     Events<Event> events_;
     StoreKeys keys_;

@@ -296,7 +296,7 @@ void LifelineNetwork::die(Rank& rank) {
             Connection::End &own = connection.end(side), &other = connection.other(side);
             if (own.rank != rank.number() || !std::exchange(own.open, false) || !other.open) continue;
             const bool near = rank.roster.is_near(other.rank);
-            const auto seen = near ? microseconds(below(chance_, 500)) : milliseconds(2000);
+            const auto seen = near ? microseconds(below(chance_, 500)) : outlived_time;
             put({&connection, 1 - number}, {now_ + seen, {}, How::outlived});
         }
     }

@@ -28,6 +28,9 @@ namespace tutti::simulation {
 
 class LifelineNetwork {
  public:
+    /// After which a rank of another host sees that a process has ended whose connections something keeps open.
+    static constexpr std::chrono::milliseconds outlived_time{2000};
+
     LifelineNetwork(const LifelineNetwork&) = delete;
     LifelineNetwork& operator=(const LifelineNetwork&) = delete;
     virtual ~LifelineNetwork();
