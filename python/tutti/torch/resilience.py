@@ -182,7 +182,9 @@ def _load(objects: Sequence[Any], buffers: list[torch.Tensor]) -> None:
 def _store_of(place: Any) -> Any:
     """torch.distributed's store of the place in which newcomers wait."""
     from tutti import distributed as tutti
+    from tutti.distributed import resilience
 
+    place = place or resilience._place_of_engine
     if place is None:
         port = os.environ.get("TUTTI_STORE_PORT")
         if port is None:
