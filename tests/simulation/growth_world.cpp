@@ -630,7 +630,7 @@ std::string GrowthWorld::check_sentence(const Result& result) const {
     // A newcomer's time may be over while its leader waits for more.
     if (result.error.find(" gave up before it had joined") != std::string::npos) return {};
     const Process& told = *processes_[result.process];
-    if (result.is_excluded && !may_be_accused(told)) return "without a cause " + who;
+    if (result.is_excluded && !may_be_accused(told) && !may_be_unreached(told)) return "without a cause " + who;
     for (const auto& process : processes_) {
         const auto names = [&](const std::string& words) { return result.error.find(words) != std::string::npos; };
         const bool is_named =
@@ -638,6 +638,20 @@ std::string GrowthWorld::check_sentence(const Result& result) const {
         if (is_named && process->is_alive && !may_be_accused(*process)) return "falsely " + who;
     }
     return {};
+}
+
+// It waits behind a rank that is stopped, and another one died: of two such faults the news may not reach it
+// (README.md).
+bool GrowthWorld::may_be_unreached(const Process& process) const {
+    return std::ranges::any_of(process.seats, [this](const Seat& seat) {
+        bool was_stopped = false, died = false;
+        for (int rank = 0; rank < seat.group->size(); ++rank) {
+            const Process& other = *processes_[seat.group->process(rank)];
+            was_stopped |= other.stopped > 0ms;
+            died |= !other.is_alive;
+        }
+        return was_stopped && died;
+    });
 }
 
 // It was away for longer than the others are patient, as they measure it, or they have lost the connection to it.

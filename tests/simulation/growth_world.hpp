@@ -96,6 +96,7 @@ class GrowthWorld {
     void answer(Process& process, std::vector<std::string> values);
     bool is_cut_off(const Process& process) const;
     bool may_be_accused(const Process& process) const;
+    bool may_be_unreached(const Process& process) const;
     std::string check_results();
     std::string check_plan(const std::string& number) const;
     std::string check_call(const std::string& group, int call) const;
