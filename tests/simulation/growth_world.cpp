@@ -640,17 +640,16 @@ std::string GrowthWorld::check_sentence(const Result& result) const {
     return {};
 }
 
-// It waits behind a rank that is stopped, and another one died: of two such faults the news may not reach it
-// (README.md).
+// In the new world it waits behind a rank that is stopped, or whose death shows late, and another one fails: of two
+// such faults beside each other the news may not reach it (README.md).
 bool GrowthWorld::may_be_unreached(const Process& process) const {
     return std::ranges::any_of(process.seats, [this](const Seat& seat) {
-        bool was_stopped = false, died = false;
+        int failed = 0;
         for (int rank = 0; rank < seat.group->size(); ++rank) {
             const Process& other = *processes_[seat.group->process(rank)];
-            was_stopped |= other.stopped > 0ms;
-            died |= !other.is_alive;
+            failed += !other.is_alive || other.stopped > 0ms ? 1 : 0;
         }
-        return was_stopped && died;
+        return failed > 1;
     });
 }
 
