@@ -384,7 +384,7 @@ rendezvous::SurvivorsTerms GrowthWorld::survivors_terms(Process& process, int ca
 
 StoreTalk<bool> GrowthWorld::live(Process& process) {
     bool is_member = process.seat.has_value();
-    while (is_member && !process.seat->group->has_joined(process.seat->rank)) {
+    while (is_member && !process.seat->group->has_met()) {
         if (process.seat->group->failure(process.seat->rank)) co_return false;
         const StoreRequest moment = pause_of(10ms);
         co_await moment;

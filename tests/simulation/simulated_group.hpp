@@ -7,6 +7,7 @@
 #include "failure/health.hpp"
 #include "simulation/lifeline_network.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -56,6 +57,10 @@ class SimulatedGroup final : public LifelineNetwork {
     bool is_deaf(int by, int rank) const;
 
     bool has_joined(int rank) const { return this->rank(rank).joined; }
+    /// Whether all have joined that are left.
+    bool has_met() const {
+        return std::ranges::all_of(ranks(), [](const auto& rank) { return rank->joined || rank->closed; });
+    }
     /// A word to all others, once. What is on the way when a rank ends may get lost.
     void say(int rank);
     /// From how many ranks this one has theirs, and its own.
