@@ -80,10 +80,9 @@ std::exception_ptr SimulatedGroup::failure(int rank) {
 
 void SimulatedGroup::end(int number, const std::string& reason) {
     Rank& rank = this->rank(number);
-    if (failure(number) || rank.leaving || rank.closed) return;
+    if (failure(number) || !rank.lines || rank.leaving || rank.closed) return;
     account(number).failure = std::make_exception_ptr(
         Aborted(name_ + " was aborted: " + reason, {.group = name_, .rank = number, .peer = number}));
-    if (!rank.lines) return;
     rank.lines->flood({VerdictKind::aborted, number, reason}, Clock::now());
     after_event(rank);
 }
