@@ -177,8 +177,12 @@ nb::handle object_in(const std::any& options) {
     return held == nullptr ? nb::handle(Py_None) : nb::handle(held->get());
 }
 
-std::set<std::string>& names_from_python() {
-    static auto* names = new std::set<std::string>();
+struct NamesFromPython {
+    nb::ft_mutex mutex;
+    std::set<std::string> names;
+};
+NamesFromPython& names_from_python() {
+    static auto* names = new NamesFromPython();
     return *names;
 }
 
@@ -206,7 +210,9 @@ void register_backend(const std::string& name, nb::handle func, bool extended_ap
             },
             types);
     }
-    names_from_python().insert(lower(name));
+    auto& [mutex, names] = names_from_python();
+    const nb::ft_lock_guard lock(mutex);
+    names.insert(lower(name));
 }
 
 void bind_third_party(nb::module_& m) {
@@ -285,7 +291,9 @@ void bind_third_party(nb::module_& m) {
 }  // namespace
 
 bool is_from_python(const std::string& name) {
-    return names_from_python().contains(lower(name));
+    auto& [mutex, names] = names_from_python();
+    const nb::ft_lock_guard lock(mutex);
+    return names.contains(lower(name));
 }
 
 void bind_backends(nb::module_& m) {

@@ -74,7 +74,7 @@ const char* class_of(const DistError& error) {
 }
 
 void set_dist_error(const DistError& error) {
-    if (error.code() == ErrorCode::interrupted) {
+    if (error.code() == ErrorCode::interrupted && std::this_thread::get_id() == main_thread) {
         if (auto& raised = raised_by_signal()) {
             raised->restore();
             raised.reset();

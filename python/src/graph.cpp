@@ -331,11 +331,11 @@ void bind_graph(nb::module_& m) {
         m, "GraphExecutable",
         "A graph, ready to run. One replay at a time; all ranks issue what their graphs say, among their other calls.")
         .def(nb::init<const Graph&>(), nb::arg("graph"))
-        .def("replay", &ExecutableObject::replay,
+        .def("replay", &ExecutableObject::replay, nb::lock_self(),
              "Runs the graph once, to the end, without the interpreter's lock but in compute steps. Raises what its\n"
              "calls and functions raise.")
         .def(
-            "bind", &ExecutableObject::bind, nb::arg("captured"), nb::arg("replacement"),
+            "bind", &ExecutableObject::bind, nb::lock_self(), nb::arg("captured"), nb::arg("replacement"),
             "From the next replay on, uses the array `replacement` where it used `captured`, an array of the capture\n"
             "or an earlier replacement: of the same type and size, both in one piece. InvalidArgument where the graph\n"
             "has no such array, an array of a node lies in it only in part, a compute step's function takes no\n"

@@ -25,7 +25,10 @@
 namespace tutti::python {
 namespace {
 
-using PickleGroups = std::map<std::weak_ptr<tutti::detail::Group>, bool, std::owner_less<>>;
+struct PickleGroups {
+    nb::ft_mutex mutex;
+    std::map<std::weak_ptr<tutti::detail::Group>, bool, std::owner_less<>> allowed;
+};
 PickleGroups& pickle_groups() {
     static auto* groups = new PickleGroups();
     return *groups;
@@ -186,7 +189,11 @@ void bind_process_group(nb::module_& m) {
             nb::for_setter(nb::sig("def timeout(self, timeout: datetime.timedelta, /) -> None")))
         .def_prop_rw(
             "allow_pickle", &allows_pickle,
-            [](ProcessGroup& self, bool allow) { pickle_groups()[self.impl()] = allow; },
+            [](ProcessGroup& self, bool allow) {
+                auto& [mutex, allowed] = pickle_groups();
+                const nb::ft_lock_guard lock(mutex);
+                allowed[self.impl()] = allow;
+            },
             "Whether the object collectives of this group may pickle what they cannot describe.")
         .def(
             "split",
@@ -392,8 +399,10 @@ nb::object group_object(const ProcessGroup& group) {
 
 bool allows_pickle(const ProcessGroup& group) {
     const ProcessGroup actual = group || group.is_non_member() || !is_initialized() ? group : default_group();
-    const auto found = pickle_groups().find(actual.impl());
-    return found != pickle_groups().end() && found->second;
+    auto& [mutex, allowed] = pickle_groups();
+    const nb::ft_lock_guard lock(mutex);
+    const auto found = allowed.find(actual.impl());
+    return found != allowed.end() && found->second;
 }
 
 // PyTorch's words. The frame above the package's function is the caller's.

@@ -60,6 +60,16 @@ nb::object made(PyObject* object) {
     return nb::steal(object);
 }
 
+// What nobody else changes while its elements are read. The interpreter's lock keeps `container` so; without one it is
+// a copy.
+nb::object steady([[maybe_unused]] PyObject* (*copy)(PyObject*), PyObject* container) {
+#ifdef Py_GIL_DISABLED
+    return made(copy(container));
+#else
+    return nb::borrow(container);
+#endif
+}
+
 // ---- From Python --------------------------------------------------------------------------------------------------
 
 class Describer {
@@ -118,14 +128,17 @@ class Describer {
         return {text, static_cast<std::size_t>(size)};
     }
     // Describing an element that is not plain may run code of the program, which may change the list.
-    void list(PyObject* value) const {
+    void list(PyObject* given) const {
+        const nb::object steady_list =
+            steady([](PyObject* all) { return PyList_GetSlice(all, 0, PY_SSIZE_T_MAX); }, given);
+        PyObject* const value = steady_list.ptr();
         const Py_ssize_t size = PyList_Size(value);
         out_.begin_list(static_cast<std::size_t>(size));
         for (Py_ssize_t i = 0; i < size; ++i) {
             PyObject* const item = PyList_GetItem(value, i);
             if (plain(item)) continue;
             element(nb::borrow(item), i);
-            if (PyList_Size(value) != size) throw changed();
+            if (PyList_Size(given) != size) throw changed();
         }
         out_.end_list();
     }
@@ -145,7 +158,9 @@ class Describer {
             throw error.inside(fmt::format("[{}]", index));
         }
     }
-    void dict(PyObject* value) const {
+    void dict(PyObject* given) const {
+        const nb::object steady_dict = steady(&PyDict_Copy, given);
+        PyObject* const value = steady_dict.ptr();
         const Py_ssize_t size = PyDict_Size(value);
         out_.begin_map(static_cast<std::size_t>(size));
         Py_ssize_t position = 0, count = 0;
@@ -156,9 +171,9 @@ class Describer {
             const bool has_plain_key = plain(next_key);
             if (has_plain_key && plain(next_item)) continue;
             entry(nb::borrow(next_key), nb::borrow(next_item), has_plain_key);
-            if (PyDict_Size(value) != size) break;
+            if (PyDict_Size(given) != size) break;
         }
-        if (count != size || PyDict_Size(value) != size) throw changed();
+        if (count != size || PyDict_Size(given) != size) throw changed();
         out_.end_map();
     }
     void entry(const nb::object& key, const nb::object& item, bool has_key) const {
@@ -380,10 +395,10 @@ bool is_plain(PyObject* object) {
 nb::object copied(PyObject* value);
 
 nb::object copied_list(PyObject* value) {
-    const Py_ssize_t size = PyList_Size(value);
-    nb::object result = made(PyList_GetSlice(value, 0, size));
+    nb::object result = made(PyList_GetSlice(value, 0, PY_SSIZE_T_MAX));
+    const Py_ssize_t size = PyList_Size(result.ptr());
     for (Py_ssize_t i = 0; i < size; ++i) {
-        PyObject* const item = PyList_GetItem(value, i);
+        PyObject* const item = PyList_GetItem(result.ptr(), i);
         if (is_plain(item)) continue;
         nb::object copy = copied(item);
         if (!copy.is_valid()) return {};
@@ -414,7 +429,7 @@ nb::object copied_dict(PyObject* value) {
     Py_ssize_t position = 0;
     PyObject* key = nullptr;
     PyObject* item = nullptr;
-    while (PyDict_Next(value, &position, &key, &item) != 0) {
+    while (PyDict_Next(result.ptr(), &position, &key, &item) != 0) {
         if (!is_plain(key) && !copied(key).is(key)) return {};
         if (is_plain(item)) continue;
         const nb::object copy = copied(item);

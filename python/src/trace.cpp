@@ -38,7 +38,7 @@ class OperationHookObject {
 
     // Waits for hooks of other threads, which need the interpreter's lock.
     void close() {
-        if (scope_) without_gil([&] { scope_.reset(); });
+        if (scope_) without_gil([scope = std::move(scope_)]() mutable { scope.reset(); });
     }
 
  private:
@@ -98,7 +98,7 @@ void bind_trace(nb::module_& m) {
             nb::arg("before"), nb::arg("after"),
             nb::sig("def __init__(self, before: collections.abc.Callable[[str], object] | None, "
                     "after: collections.abc.Callable[[str, bool], object] | None) -> None"))
-        .def("close", &OperationHookObject::close, "The hooks are not called any more.");
+        .def("close", &OperationHookObject::close, nb::lock_self(), "The hooks are not called any more.");
 }
 
 }  // namespace tutti::python

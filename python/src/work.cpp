@@ -17,9 +17,13 @@ namespace {
 
 // Arrays of operations whose Work was dropped while they ran. Never destroyed: operations may write to the memory until
 // the end.
-std::deque<PendingWork>& dropped() {
-    static auto* works = new std::deque<PendingWork>();
-    return *works;
+struct Dropped {
+    nb::ft_mutex mutex;
+    std::deque<PendingWork> works;
+};
+Dropped& dropped() {
+    static auto* all = new Dropped();
+    return *all;
 }
 
 // ---- Callbacks from threads of tutti's ----------------------------------------------------------------------------
@@ -68,9 +72,10 @@ void call_from_outside(PyObject* function) {
 }  // namespace
 
 void release_completed() {
-    auto& works = dropped();
+    auto& [mutex, works] = dropped();
+    std::vector<PendingWork> done;  // ends after the lock: what it destroys may run code of the program's
+    const nb::ft_lock_guard lock(mutex);
     if (works.empty()) return;
-    std::vector<PendingWork> done;
     std::deque<PendingWork> still;
     for (PendingWork& work : works) {
         if (work.work().is_completed())
@@ -82,7 +87,9 @@ void release_completed() {
 }
 
 void keep_until_complete(PendingWork work) {
-    dropped().push_back(std::move(work));
+    auto& [mutex, works] = dropped();
+    const nb::ft_lock_guard lock(mutex);
+    works.push_back(std::move(work));
 }
 
 // An operation on a device completes when it is in a stream, and uses the arrays for longer. Their library may re-use
@@ -167,14 +174,14 @@ void bind_work(nb::module_& m) {
             "Whether it has finished, well or not.")
         .def(
             "wait", [](PendingWork& self, nb::handle timeout) { return self.wait(timeout_of(timeout, "Work.wait")); },
-            nb::arg("timeout") = nb::none(),
+            nb::lock_self(), nb::arg("timeout") = nb::none(),
             nb::sig("def wait(self, timeout: datetime.timedelta | None = None) -> bool"),
             "Blocks until it has finished; returns True. Raises what the operation failed with, and Timeout when a\n"
             "`timeout` other than zero passes first; the operation goes on then. On a device: the current stream of "
             "the\n"
             "arrays' library waits for it, not the caller, unless there is a `timeout`.")
         .def(
-            "synchronize", [](PendingWork& self) { self.wait(milliseconds(0)); },
+            "synchronize", [](PendingWork& self) { self.wait(milliseconds(0)); }, nb::lock_self(),
             "The same as wait() without a timeout; returns None.")
         .def(
             "is_success", [](const PendingWork& self) { return self.work().is_success(); },

@@ -288,7 +288,7 @@ class Status(CliCase):
         self.assertEqual(shown.count("<caption>"), 2)  # which the parser closes, as every cell
         self.assertEqual(shown.count("<tr>"), 2 * 5)
         picture = file.with_suffix(".png")
-        with browser("--window-size=900,760", f"--screenshot={picture}", file.as_uri()) as one:
+        with browser("--hide-scrollbars", "--window-size=900,760", f"--screenshot={picture}", file.as_uri()) as one:
             one.communicate(timeout=60)
         self.assertEqual(picture.read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
         self.assertGreater(picture.stat().st_size, 20_000, "the picture is empty")
