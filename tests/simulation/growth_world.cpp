@@ -205,6 +205,8 @@ std::string GrowthWorld::run() {
 void GrowthWorld::handle(const Event& event) {
     Process& process = *processes_[event.process];
     if (event.step == Step::of_lifelines) return event.act();
+    const bool is_trouble = event.step == Step::fail || event.step == Step::cut || event.step == Step::part;
+    if (is_trouble && !have_met()) return at(50ms, event);
     if (event.step == Step::part) return part();
     if (event.step == Step::will) {
         process.has_store = false;
@@ -273,6 +275,12 @@ void GrowthWorld::die(Process& process) {
     events_.add(is_cut_off(process) ? std::min(*parted_from_ + server_time, parted_until_) + seen : now_ + seen,
                 {Step::will, process.number});
     for (const Seat& seat : process.seats) seat.group->die(seat.rank);
+}
+
+// The groups that are there at first.
+bool GrowthWorld::have_met() const {
+    return std::ranges::all_of(groups_,
+                               [](const auto& entry) { return has_changed(entry.first) || entry.second->has_met(); });
 }
 
 // The network falls into two halves, one of which has the store.

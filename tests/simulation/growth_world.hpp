@@ -74,6 +74,7 @@ class GrowthWorld {
     SimulatedGroup& make_group(const std::string& name, std::vector<std::size_t> processes);
     SimulatedGroup& group_of(const rendezvous::GrowthPlan& plan, const std::vector<std::string>& cards);
     void part();
+    bool have_met() const;
     rendezvous::StoreTalk<bool> live(Process& process);
     rendezvous::StoreTalk<Result> grow(Process& process, int call);
     rendezvous::StoreTalk<Result> join(Process& process);
