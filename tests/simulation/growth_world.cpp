@@ -22,7 +22,7 @@ using rendezvous::StoreTalk;
 namespace ask_store = rendezvous::ask;
 
 constexpr Milliseconds call_time = 4000ms;
-constexpr Milliseconds will_time = 50ms;
+constexpr Milliseconds will_time = 50ms, first_calls_within = 300ms;
 /// How long a client waits for an answer, and a server for a sign of its client.
 constexpr Milliseconds client_time = 5000ms, server_time = 15'000ms;
 /// Of the second change of a group, as resilient() asks for it.
@@ -150,7 +150,7 @@ void GrowthWorld::add_group(const std::string& name, bool may_have_trouble) {
         process.count = count;
         process.is_patient = is_patient;
         process.lag = lag;
-        process.pause = Milliseconds(below(300));
+        process.pause = Milliseconds(below(first_calls_within.count()));
         const bool dies = (rank == odd && kind == dies_in_a_call) || (may_have_trouble && one_in(12));
         if (dies) {
             process.dies_at = static_cast<int>(below(40));
@@ -669,7 +669,7 @@ bool GrowthWorld::may_be_accused(const Process& process) const {
     // News wait for those before them on a lagging lifeline, and a rank keeps a loss that it has seen itself.
     const Milliseconds late = 3 * process.lag + 500ms;
     const Milliseconds away = process.stopped + parted + (process.lag + parted > 0ms ? late : 0ms);
-    return was_cut || parted >= silence_limit_ || away + 25 * slowest_ >= patience_;
+    return was_cut || parted >= silence_limit_ || away + first_calls_within + 25 * slowest_ >= patience_;
 }
 
 }  // namespace tutti::simulation
