@@ -398,13 +398,13 @@ StoreTalk<bool> GrowthWorld::live(Process& process) {
         co_await moment;
     }
     process.has_begun = true;
-    int made = 0;
-    for (int call = 1; call <= (is_member ? most_calls : 2) + made; ++call) {
+    for (int joins = 0; is_member ? process.calls < most_calls : joins < 2;) {
         process.call_began = now_;
         Result result;
         if (is_member) {
             result = co_await grow(process, ++process.calls);
         } else {
+            ++joins;
             result = co_await join(process);
         }
         const auto took = std::chrono::ceil<Milliseconds>(now_ - process.call_began);
@@ -414,7 +414,6 @@ StoreTalk<bool> GrowthWorld::live(Process& process) {
         const bool is_over = result.is_made || (is_member && result.error.empty());
         const bool is_excluded = result.is_excluded;
         const bool changes = result.is_made && changes_again_ && !result.is_again;
-        made += result.is_made ? 1 : 0;
         is_member = (is_member && !is_excluded) || changes;
         results_.push_back(std::move(result));
         if (is_excluded) {  // it comes back as a newcomer
