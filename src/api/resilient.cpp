@@ -1,7 +1,5 @@
-// The loop that outlives its ranks. A boundary lies before each step and behind the last: all ranks pass it together,
-// or some of them fail there. So the steps that two ranks have completed differ by one at most, and the copy that a
-// rank took when it last passed a boundary is the older of the two states. Whatever fails leads to recover() and then
-// to meet(), in which the ranks of the new group agree on a state; a failure in there leads there again.
+// The loop that outlives its ranks (rendezvous/steps.hpp). Whatever fails leads to recover() and then to meet(), in
+// which the ranks of the new group agree on a state; a failure in there leads there again.
 #include <tutti/resilient.hpp>
 
 #include "api/arguments.hpp"
@@ -11,6 +9,7 @@
 #include "record/call_site.hpp"
 #include "rendezvous/job_environment.hpp"
 #include "rendezvous/rendezvous.hpp"
+#include "rendezvous/steps.hpp"
 
 #include <tutti/newcomers.hpp>
 
@@ -54,10 +53,10 @@ class ResilientLoop final : public Resilience {
  public:
     using Step = std::function<void(Resilience&)>;
 
-    ResilientLoop(const ResilientOptions& o, const Step& step) : o_(o), do_step_(step), completed_(o.first) {
+    ResilientLoop(const ResilientOptions& o, const Step& step) : o_(o), do_step_(step), steps_(o.first, true) {
         is_default_ = !o.group;
         group_ = ProcessGroup(api::group_of(o.group, "resilient"));
-        has_state_ = !group_.is_newcomer();
+        if (group_.is_newcomer()) steps_ = rendezvous::Steps(o.first, false);
         max_size_ = o.max_size > 0 ? o.max_size : group_.size();
         place_ = o.place;
         if (!place_ && rendezvous::read_job_environment().replaces)
@@ -139,8 +138,8 @@ class ResilientLoop final : public Resilience {
         try {
             if (const auto failure = old.impl()->world().failure()) std::rethrow_exception(failure);
         } catch (const std::exception& error) {
-            TUTTI_WARN("rank {} goes back to a completed step, {} or the one before: {}", old.rank(), completed_,
-                       error.what());
+            TUTTI_WARN("rank {} goes back to a completed step, {} or the one before: {}", old.rank(),
+                       steps_.completed(), error.what());
         }
         // Another rank may know of the failure already.
         (void)old.impl()->world().end(fmt::format("rank {} goes back to a completed step", old.rank()));
@@ -184,35 +183,25 @@ class ResilientLoop final : public Resilience {
 
     /// The ranks of a new group agree on the steps that are completed, and all get the state behind them.
     void meet() {
-        constexpr std::size_t fields = 3;
-        const std::array<std::int64_t, fields> own{has_state_ ? completed_ : -1, failures_, max_size_};
-        const auto size = static_cast<std::size_t>(group_.size());
-        std::vector<std::int64_t> all(fields * size);
+        const std::array<std::int64_t, 3> own{steps_.report(), failures_, max_size_};
+        std::vector<std::int64_t> all(own.size() * static_cast<std::size_t>(group_.size()));
         loop_ = group_.impl()->next_growth();
         all_gather_into_tensor(all, own, {.group = group_});
-        std::int64_t agreed = -1, most = -1;
-        int source = -1;
-        bool adopts = false;
-        for (std::size_t r = 0; r < size; ++r) {
-            const std::int64_t its = all[fields * r];
-            failures_ = std::max(failures_, static_cast<int>(all[fields * r + 1]));
-            if (its < 0) {
-                adopts = true;
-                continue;
-            }
-            if (source < 0) max_size_ = static_cast<int>(all[fields * r + 2]);
-            if (source < 0) source = static_cast<int>(r);
-            agreed = source == static_cast<int>(r) ? its : std::min(agreed, its);
-            most = std::max(most, its);
-        }
-        if (source < 0) end("no rank is left that has the state: {} newcomers", size);
-        if (group_.size() < o_.min_size) end("{} ranks are left: expected min_size, {}, or more", size, o_.min_size);
-        if (kept_ < 0 && has_state_ && agreed != most && recoveries_ == 0)
-            api::refuse("resilient: first is {} on one rank and {} on another: expected the same", agreed, most);
-        if (has_state_) go_back_to(agreed);
-        if (adopts) adopt(source);
-        completed_ = agreed;
-        TUTTI_ASSERT(has_state_ && !is_dirty_);
+        std::vector<rendezvous::StepReport> reports;
+        for (std::size_t at = 0; at < all.size(); at += own.size())
+            reports.push_back({.completed = all[at], .failures = all[at + 1], .max_size = all[at + 2]});
+        const rendezvous::StepAgreement agreed = rendezvous::agree_on_steps(reports);
+        failures_ = static_cast<int>(agreed.failures);
+        if (agreed.source < 0) end("no rank is left that has the state: {} newcomers", group_.size());
+        max_size_ = static_cast<int>(agreed.max_size);
+        if (group_.size() < o_.min_size)
+            end("{} ranks are left: expected min_size, {}, or more", group_.size(), o_.min_size);
+        if (!steps_.has_copy() && steps_.has_state() && agreed.completed != agreed.most && recoveries_ == 0)
+            api::refuse("resilient: first is {} on one rank and {} on another: expected the same", agreed.completed,
+                        agreed.most);
+        if (steps_.go_back_to(agreed.completed)) go_back();
+        if (agreed.adopts) adopt(agreed.source);
+        steps_.adopt(agreed.completed);
     }
 
     template <class... Args>
@@ -222,17 +211,16 @@ class ResilientLoop final : public Resilience {
                        {.operation = "resilient", .group = group_.name(), .rank = group_.rank()});
     }
 
-    void go_back_to(std::int64_t completed) {
-        if (!is_dirty_ && completed_ == completed) return;
-        TUTTI_ASSERT(kept_ == completed);
+    void go_back() {
         if (o_.undo) o_.undo();
         for (std::size_t i = 0; i < copies_.size(); ++i) copy(o_.state[i], copies_[i]);
         if (o_.load) o_.load(saved_);
-        is_dirty_ = stops_ = false;  // the wish to stop comes again with the step
+        stops_ = false;  // the wish to stop comes again with the step
     }
 
     void adopt(int source) {
-        std::string bytes = o_.save ? (has_state_ ? o_.save() : std::string()) : std::string();
+        const bool has_state = steps_.has_state();
+        std::string bytes = o_.save && has_state ? o_.save() : std::string();
         std::int64_t length = static_cast<std::int64_t>(bytes.size());
         std::vector<Work> works;
         for (const TensorView& tensor : o_.state)
@@ -243,55 +231,56 @@ class ResilientLoop final : public Resilience {
         if (length > 0)
             tutti::broadcast(std::span(reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()),
                              {.group = group_, .group_src = source});
-        if (!has_state_ && o_.load) o_.load(bytes);
-        has_state_ = true;
+        if (!has_state && o_.load) o_.load(bytes);
     }
 
     void keep() {
-        if (kept_ == completed_) return;  // the step is done again
+        if (!steps_.keep()) return;  // the step is done again
         if (o_.keep) o_.keep();
         for (std::size_t i = 0; i < copies_.size(); ++i) copy(copies_[i].view(), o_.state[i]);
         if (o_.save) saved_ = o_.save();
-        kept_ = completed_;
     }
 
     // ---- The steps
 
     void complete_step() {
-        step_ = completed_;
+        step_ = steps_.completed();
         stops_ = false;
-        is_dirty_ = in_step_ = true;
+        steps_.begin();
+        in_step_ = true;
         do_step_(*this);
-        is_dirty_ = in_step_ = is_new_ = false;
-        ++completed_;
+        in_step_ = is_new_ = false;
+        steps_.complete();
         failures_ = 0;
     }
 
     /// Returns when all ranks have completed as many steps. False: there are no more.
     bool pass_boundary() {
         std::array<std::int64_t, 2> said{newcomers_to_take() > 0, stops_};
+        std::exception_ptr trouble;
         try {
             all_reduce(said, {.op = ReduceOp::max, .group = group_});
         } catch (const DistBackendError&) {
-            // A rank that has passed the last boundary does not come again.
-            if (how_it_ends("more") == "done") return false;
-            throw;
+            trouble = std::current_exception();
         }
-        if (said[1] != 0 || completed_ == o_.steps) {
-            if (how_it_ends("done") == "done") return false;
-            throw PeerLost("resilient: a rank failed at the last boundary",
-                           {.operation = "resilient", .group = group_.name(), .rank = group_.rank()});
+        switch (agree_at_boundary(!trouble, said[1] != 0 || steps_.completed() == o_.steps)) {
+            case rendezvous::Boundary::over: return false;
+            case rendezvous::Boundary::failed:
+                if (trouble) std::rethrow_exception(trouble);
+                throw PeerLost("resilient: a rank failed at the last boundary",
+                               {.operation = "resilient", .group = group_.name(), .rank = group_.rank()});
+            case rendezvous::Boundary::goes_on: break;
         }
         return said[0] == 0 || !admit() || pass_boundary();  // the newcomers are about to pass their first one
     }
 
-    /// The first that writes decides for all.
-    std::string how_it_ends(const std::string& here) const {
-        Store store = group_.impl()->world().setup().store;
+    rendezvous::Boundary agree_at_boundary(bool met, bool is_last) const {
         const detail::Group& group = *group_.impl();
-        return store.compare_set(
-            fmt::format("group/{}/resilient/{}/{}/{}", group.world().name(), group.index(), loop_, completed_), "",
-            here);
+        const Store store = group.world().setup().store;
+        std::string key =
+            fmt::format("group/{}/resilient/{}/{}/{}", group.world().name(), group.index(), loop_, steps_.completed());
+        return rendezvous::carry_out({&store, 1}, rendezvous::pass_boundary(std::move(key), met, is_last),
+                                     [&] { return store.timeout(); });
     }
 
     int newcomers_to_take() {
@@ -308,11 +297,9 @@ class ResilientLoop final : public Resilience {
     int max_size_ = 0, failures_ = 0;
     int loop_ = 0;  ///< of this group: its number
     Instant next_question_{};
-    std::int64_t completed_ = 0, kept_ = -1;  ///< steps; kept_: those before the copies were made
+    rendezvous::Steps steps_;
     std::vector<Tensor> copies_;
     std::string saved_;
-    /// This rank's state is that behind completed_ steps; is_dirty_: or that of a step after them.
-    bool has_state_ = true, is_dirty_ = false;
     bool in_step_ = false, is_over_ = false;
 };
 
