@@ -41,6 +41,25 @@ rendezvous::KeyReader keys_in(std::span<const Store> stores) {
     };
 }
 
+/// Waits for all ranks of the new group, and looks now and then whether others have given up. Returns their trouble.
+std::string meet_all(const ProcessGroup& group, const Deadline& deadline, const std::function<std::string()>& look) {
+    constexpr milliseconds between_looks{250};
+    Work all = async::barrier({.group = group, .timeout = deadline.timeout()});
+    while (!all.is_completed()) {
+        try {
+            all.wait(between_looks);
+        } catch (const Timeout&) {
+            if (all.is_completed()) break;
+            if (std::string trouble = look(); !trouble.empty()) {
+                (void)group.impl()->world().end(trouble);
+                return trouble;
+            }
+        }
+    }
+    all.wait();
+    return {};
+}
+
 /// What the group's ranks and a newcomer do alike: all join the new world, and leave it again if one could not.
 /// `of_job`: the new group is the job's, so its launcher learns this process's number.
 std::shared_ptr<detail::Group> join_new_world(const GrowthPlan& plan, int rank, const Store& room, bool of_job,
@@ -80,7 +99,9 @@ std::shared_ptr<detail::Group> join_new_world(const GrowthPlan& plan, int rank, 
     if (of_job) rendezvous::report_member(rank, plan.size());
     std::string trouble;
     try {
-        barrier({.group = ProcessGroup(group), .timeout = deadline.timeout()});
+        trouble = meet_all(ProcessGroup(group), deadline, [&] {
+            return rendezvous::trouble_of_others(plan.number, keys_in({&room, 1}));
+        });
     } catch (const DistBackendError& error) {
         trouble = error.what();
         context.peer = error.context().peer;

@@ -18,6 +18,7 @@ namespace tutti::rendezvous {
 namespace {
 
 /// Instead of a plan: the group has failed.
+constexpr const char* made = "made";
 constexpr const char* lost = "lost";
 constexpr const char* process_ended = "ended";  // a will
 constexpr const char* lost_words = "it failed before the newcomers were taken in";
@@ -279,9 +280,14 @@ void Growth::check(const KeyReader& read) const {
 }
 
 StoreTalk<std::string> agree_whether_made(std::string number, std::string trouble) {
-    const std::string made = "made", own = trouble.empty() ? made : trouble;
-    const StoreAnswer stands = co_await ask::compare_set(growth_key::world(number) + "/outcome", "", own);
+    const std::string own = trouble.empty() ? made : trouble;
+    const StoreAnswer stands = co_await ask::compare_set(growth_key::outcome(number), "", own);
     co_return stands.value() == made ? "" : stands.value();
+}
+
+std::string trouble_of_others(const std::string& number, const KeyReader& read) {
+    const std::string stands = read(Growth::place, growth_key::outcome(number)).value_or(made);
+    return stands == made ? "" : stands;
 }
 
 }  // namespace tutti::rendezvous

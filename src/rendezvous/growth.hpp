@@ -86,5 +86,8 @@ class Growth {
 /// A rank that ends now is lost for some ranks before they have all joined and for others behind it, so the first that
 /// writes decides for all: no two parts of the ranks go on by themselves. Returns the trouble that stands.
 StoreTalk<std::string> agree_whether_made(std::string number, std::string trouble);
+/// The trouble that stands, if any: while a rank waits for the others behind two that have failed, which keep the news
+/// from it, these may have given up.
+std::string trouble_of_others(const std::string& number, const KeyReader& read);
 
 }  // namespace tutti::rendezvous

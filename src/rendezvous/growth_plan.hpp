@@ -61,6 +61,9 @@ inline std::string leader_gone(const std::string& number) {
 inline std::string world(const std::string& number) {
     return "world/" + number;
 }
+inline std::string outcome(const std::string& number) {
+    return world(number) + "/outcome";
+}
 
 }  // namespace growth_key
 }  // namespace tutti::rendezvous
