@@ -261,6 +261,7 @@ def released(rank):
     del x, program
     gc.collect()
     assert gone() is not None
+    dist.barrier()  # else rank 1's wait may be over before rank 0 begins
     if rank == 0:
         ticks = []
         stop = threading.Event()

@@ -25,9 +25,10 @@ from tutti.futures import Future
 
 def interrupted(wait):
     """Seconds from SIGINT, 0.15 s after the wait began, to KeyboardInterrupt."""
-    sent = []
+    sent, begins = [], threading.Event()
 
     def interrupt():
+        begins.wait()  # start() itself may take as long
         time.sleep(0.15)
         sent.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
@@ -35,6 +36,7 @@ def interrupted(wait):
     thread = threading.Thread(target=interrupt)
     thread.start()
     try:
+        begins.set()
         wait()
         return "it came back"
     except KeyboardInterrupt:

@@ -29,7 +29,8 @@ def own_groups(rank):
     def calls(group):
         total = 0.0
         for i in range(100):
-            dist.all_reduce(np.full(2000, float(rank)), group=group, async_op=True)
+            for _ in range(5):
+                dist.all_reduce(np.full(2000, float(rank)), group=group, async_op=True)
             x = np.full(4, float(i))
             work = dist.all_reduce(x, group=group, async_op=True)
             work.wait()
@@ -78,7 +79,7 @@ class Threads(unittest.TestCase):
                 names.pop(str((i + 75) % 150), None)
 
         def look():
-            for _ in range(300):
+            for _ in range(1000):
                 for container in (numbers, names):
                     try:
                         back = decode_object(encode_object(container))
