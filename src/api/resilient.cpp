@@ -145,7 +145,11 @@ class ResilientLoop final : public Resilience {
         (void)old.impl()->world().end(fmt::format("rank {} goes back to a completed step", old.rank()));
         GrowOptions options = growth();
         options.wait = wait_;
-        take(old.grow(options));
+        ProcessGroup next;
+        // Others that had not failed yet may have found no newcomer in this call; they come to the next one.
+        do next = old.grow(options);
+        while (next == old);
+        take(std::move(next));
         ++recoveries_;
         TUTTI_INFO("rank {} of {}, \"{}\": a new group after {} ms", group_.rank(), group_.size(), group_.name(),
                    std::chrono::duration_cast<milliseconds>(Clock::now() - begin).count());

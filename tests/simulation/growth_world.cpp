@@ -2,6 +2,7 @@
 
 #include "rendezvous/meeting.hpp"
 #include "simulation/chance.hpp"
+#include "simulation/growth_process.hpp"
 
 #include <tutti/error.hpp>
 
@@ -19,16 +20,13 @@ using rendezvous::Newcomer;
 using rendezvous::StoreAnswer;
 using rendezvous::StoreRequest;
 using rendezvous::StoreTalk;
-namespace ask_store = rendezvous::ask;
 
 constexpr Milliseconds call_time = 4000ms;
-constexpr Milliseconds will_time = 50ms, first_calls_within = 300ms;
+constexpr Milliseconds will_time = 50ms;
 /// How long a client waits for an answer, and a server for a sign of its client.
 constexpr Milliseconds client_time = 5000ms, server_time = 15'000ms;
 /// Of the second change of a group, as resilient() asks for it.
 constexpr Milliseconds wait_of_second = 200ms;
-/// StoreRequest::store of a wait that asks no store.
-constexpr int no_store = 2;
 /// The name of a group that came of a change begins with it.
 constexpr const char* made_by = "plan ";
 
@@ -36,38 +34,13 @@ bool has_changed(const std::string& group) {
     return group.starts_with(made_by);
 }
 constexpr int most_calls = 3;
+/// Of an exchange in a training. Its ranks ask for another group when they hear that theirs has failed: around a rank
+/// that is stopped news takes up to two seconds.
+constexpr Milliseconds exchange_time = 2000ms, patience_in_training = 3000ms;
 /// A call's own time, that of the leader's answer (late()), of joining, and of the requests.
 constexpr Milliseconds most_call_time = 3 * call_time + 9000ms;
 
-StoreRequest pause_of(Milliseconds time) {
-    StoreRequest request = ask_store::await("nothing", time);
-    request.store = no_store;
-    return request;
-}
-
 }  // namespace
-
-struct GrowthWorld::Process {
-    std::size_t number = 0;
-    std::string label, host;
-    std::optional<Seat> seat;  // nothing: a newcomer
-    std::vector<Seat> seats;   // in all groups that it has met for
-    int calls = 0, count = 0;
-    bool is_patient = false;
-    Milliseconds lag{0};    // of the lifelines of one rank of its group, behind which others are
-    Milliseconds pause{0};  // before its first call
-    bool is_alive = true, has_begun = false, is_done = false, has_store = true;
-    std::optional<Instant> stopped_until{};
-    Milliseconds stopped{0};  // all in all
-    int requests = 0, dies_at = -1;
-    bool last_request_counts = false;  // of one that dies
-    std::optional<StoreTalk<bool>> talk;
-    rendezvous::TalkLine line;
-    std::uint64_t serial = 0;
-    bool waits = false;
-    Instant call_began{};
-    std::map<std::string, std::string> wills;
-};
 
 GrowthWorld::GrowthWorld(std::uint64_t seed) : chance_(seed), now_(Instant(1000h)) {
     Clock::simulate(&now_);
@@ -77,6 +50,18 @@ GrowthWorld::GrowthWorld(std::uint64_t seed) : chance_(seed), now_(Instant(1000h
     is_quiet_ = one_in(6);
     silence_limit_ = one_in(2) ? 1500ms : 13'500ms;
     changes_again_ = !is_quiet_ && one_in(3);
+    trains_ = seed % 3 == 0;
+    if (trains_) {
+        changes_again_ = false;
+        patience_ = patience_in_training;
+        training_ = {.steps = static_cast<std::int64_t>(5 + below(16)),
+                     .asks_in_vain = !is_quiet_ && one_in(4),
+                     .exchanges = one_in(2),
+                     .step_time = Milliseconds(one_in(3) ? 50 : 10),
+                     .wait = Milliseconds(one_in(2) ? 0 : below(1000)),
+                     .timeout = exchange_time};
+        if (one_in(4)) training_.stops_in = static_cast<std::int64_t>(below(10));
+    }
     for (std::uint64_t hosts = one_in(3) ? 1 : 2 + below(2); hosts > 0; --hosts)
         hosts_.push_back("host" + std::to_string(hosts));
     add_group("A", !is_quiet_);
@@ -86,6 +71,10 @@ GrowthWorld::GrowthWorld(std::uint64_t seed) : chance_(seed), now_(Instant(1000h
         if (process->seat->rank == 0) wanted += process->count;
     }
     add_newcomers(wanted);
+    for (std::uint64_t more = trains_ && !is_quiet_ ? below(4) : 0; more > 0; --more) {
+        const Step trouble = one_in(2) ? Step::fail : one_in(2) ? Step::stop : Step::cut;
+        at(Milliseconds(below(1500)), {trouble, below(processes_.size())});
+    }
     if (!is_quiet_ && hosts_.size() > 1 && one_in(6)) at(Milliseconds(below(1500)), {Step::part});
 }
 
@@ -153,7 +142,7 @@ void GrowthWorld::add_group(const std::string& name, bool may_have_trouble) {
         process.pause = Milliseconds(below(first_calls_within.count()));
         const bool dies = (rank == odd && kind == dies_in_a_call) || (may_have_trouble && one_in(12));
         if (dies) {
-            process.dies_at = static_cast<int>(below(40));
+            process.dies_at = static_cast<int>(below(trains_ ? 200 : 40));
             process.last_request_counts = one_in(2);
         }
         if (rank == odd && kind == dies_before) process.dies_at = 0;
@@ -398,21 +387,24 @@ StoreTalk<bool> GrowthWorld::live(Process& process) {
         co_await moment;
     }
     process.has_begun = true;
+    if (trains_ && is_member) is_member = co_await train(process);
+    if (trains_ && is_member) co_return true;
     for (int joins = 0; is_member ? process.calls < most_calls : joins < 2;) {
         process.call_began = now_;
         Result result;
         if (is_member) {
-            result = co_await grow(process, ++process.calls);
+            const Training::Wish wish = has_changed(process.seat->group->name())
+                                            ? Training::Wish{.at_least = 0, .wait = wait_of_second}
+                                            : Training::Wish{.count = process.count};
+            result = co_await grow(process, ++process.calls, wish);
         } else {
             ++joins;
             result = co_await join(process);
         }
-        const auto took = std::chrono::ceil<Milliseconds>(now_ - process.call_began);
-        if (took > most_call_time + 100 * slowest_ && !process.stopped_until && !parted_from_)
-            wrong_ = process.label + " has waited for " + std::to_string(took.count()) + " ms";
+        note_time(process);
         result.when = now_;
         const bool is_over = result.is_made || (is_member && result.error.empty());
-        const bool is_excluded = result.is_excluded;
+        const bool is_excluded = result.is_excluded, is_made = result.is_made;
         const bool changes = result.is_made && changes_again_ && !result.is_again;
         is_member = (is_member && !is_excluded) || changes;
         results_.push_back(std::move(result));
@@ -420,28 +412,71 @@ StoreTalk<bool> GrowthWorld::live(Process& process) {
             leave_all(process);
             process.seat.reset();
         }
-        if (is_over && !changes) break;
+        bool ends = is_over && !changes;
+        if (trains_ && is_made) ends = co_await train(process);
+        if (ends) break;
         const StoreRequest moment = pause_of(Milliseconds(below(50)));
         co_await moment;
     }
     co_return true;
 }
 
+void GrowthWorld::note_time(const Process& process) {
+    const auto took = std::chrono::ceil<Milliseconds>(now_ - process.call_began);
+    if (took > most_call_time + 100 * slowest_ && !process.stopped_until && !parted_from_)
+        wrong_ = process.label + " has waited for " + std::to_string(took.count()) + " ms";
+}
+
+// False: the others go on without it, so it comes back as a newcomer.
+StoreTalk<bool> GrowthWorld::train(Process& process) {
+    const bool is_newcomer = has_changed(process.seat->group->name());
+    process.training = std::make_unique<Training>(
+        Training::Surroundings{chance_, training_, [&process] { return *process.seat; },
+                               [&process] { return ++process.calls; },
+                               [this, &process](Training::Wish wish) { return grow_in_training(process, wish); },
+                               [this, &process](const std::string& what) {
+                                   if (wrong_.empty()) wrong_ = process.label + ", " + what;
+                               }},
+        process.seat->group->size() + process.count, is_newcomer);
+    try {
+        co_await process.training->run();
+    } catch (const DistError&) {  // its end says what it is
+    }
+    admissions_ += process.training->admissions();
+    recoveries_ += process.training->recoveries();
+    times_back_ += process.training->times_back();
+    if (process.training->end() != Training::End::left_out) co_return true;
+    leave_all(process);
+    process.seat.reset();
+    co_return false;
+}
+
+StoreTalk<bool> GrowthWorld::grow_in_training(Process& process, Training::Wish wish) {
+    process.call_began = now_;
+    Result result = co_await grow(process, ++process.calls, wish);
+    note_time(process);
+    result.when = now_;
+    const bool is_made = result.is_made;
+    const std::exception_ptr thrown = result.thrown;
+    results_.push_back(std::move(result));
+    if (thrown) std::rethrow_exception(thrown);
+    co_return is_made;
+}
+
 void GrowthWorld::leave_all(Process& process) {
     for (const Seat& seat : process.seats) seat.group->leave(seat.rank);
 }
 
-StoreTalk<GrowthWorld::Result> GrowthWorld::grow(Process& process, int call) {
+StoreTalk<GrowthWorld::Result> GrowthWorld::grow(Process& process, int call, Training::Wish wish) {
     const Seat seat = *process.seat;
-    const bool again = has_changed(seat.group->name());
     Result result{.process = process.number, .group = seat.group->name(), .call = call};
     GrowthPlan outline;
     outline.name = seat.group->name();
     Growth growth({.place = "the place",
                    .keys = "grow/" + std::to_string(call) + "/",
-                   .count = again ? 0 : process.count,
-                   .at_least = again ? std::optional(0) : std::nullopt,
-                   .wait = again ? std::optional(wait_of_second) : std::nullopt,
+                   .count = wish.count,
+                   .at_least = wish.at_least,
+                   .wait = wish.wait,
                    .plan = outline,
                    .survivors = survivors_terms(process, call),
                    .failure = [seat] { return seat.group->failure(seat.rank); },
@@ -459,6 +494,7 @@ StoreTalk<GrowthWorld::Result> GrowthWorld::grow(Process& process, int call) {
         }
     } catch (const DistError& error) {
         result.error = error.what();
+        result.thrown = std::current_exception();
         result.is_late = error.code() == ErrorCode::timeout && !result.plan.empty();
         result.is_excluded = result.error.find("go on without this rank") != std::string::npos;
     }
@@ -502,10 +538,13 @@ StoreTalk<bool> GrowthWorld::meet(const GrowthPlan& plan, int rank, Process& pro
     const Seat seat{&group_of(plan, met.cards), rank};
     seat.group->come(rank);
     std::string trouble;
+    ErrorContext context{.operation = "grow", .rank = rank};
     try {
-        co_await exchange(seat, deadline);
+        const SimulatedGroup::Word word(1);
+        co_await seat.group->exchange(rank, word, -1, deadline);
     } catch (const DistError& error) {
         trouble = error.what();
+        context.peer = error.context().peer;
     }
     std::exception_ptr no_store_left;
     try {
@@ -516,12 +555,12 @@ StoreTalk<bool> GrowthWorld::meet(const GrowthPlan& plan, int rank, Process& pro
     if (!trouble.empty() || no_store_left) {
         seat.group->leave(rank);
         if (no_store_left) std::rethrow_exception(no_store_left);
-        throw PeerLost("grow: the group of " + plan.description + " was not made: " + trouble, {});
+        throw PeerLost("grow: the group of " + plan.description + " was not made: " + trouble, context);
     }
     result.cards = met.cards;
     result.is_made = true;
     result.is_again = has_changed(plan.name);
-    changed_again_ += result.is_again ? 1 : 0;
+    changed_again_ += result.is_again && !trains_ ? 1 : 0;
     process.seat = seat;
     process.calls = 0;
     co_return true;
@@ -536,139 +575,6 @@ SimulatedGroup& GrowthWorld::group_of(const GrowthPlan& plan, const std::vector<
         members.push_back((*process)->number);
     }
     return make_group(name, std::move(members));
-}
-
-// Once a rank has its first lifeline, a barrier: it waits for a word of all others, or until its lifelines say that one
-// does not come.
-StoreTalk<bool> GrowthWorld::exchange(Seat seat, Deadline deadline) {
-    Milliseconds look(1);
-    for (bool has_said = false; std::cmp_less(seat.group->heard(seat.rank), seat.group->size());) {
-        if (!has_said && seat.group->has_joined(seat.rank)) {
-            has_said = true;
-            seat.group->say(seat.rank);
-            continue;
-        }
-        if (const auto failure = seat.group->failure(seat.rank)) std::rethrow_exception(failure);
-        if (deadline.expired()) {
-            seat.group->end(seat.rank, "the barrier timed out");
-            throw Timeout("the barrier timed out", {});
-        }
-        const StoreRequest pause = pause_of(look);
-        co_await pause;
-        if (seat.group->is_awaited_in_vain(seat.rank)) throw PeerLost("a rank cannot be reached any more", {});
-        look = std::min(2 * look, Milliseconds(50));
-    }
-    co_return true;
-}
-
-// ---- The promises
-
-std::string GrowthWorld::check_results() {
-    std::set<std::string> plans;
-    std::set<std::pair<std::string, int>> calls;
-    for (const Result& one : results_) {
-        made_ += one.is_made ? 1 : 0;
-        excluded_ += one.is_excluded ? 1 : 0;
-        told_ += one.error.empty() ? 0 : 1;
-        if (std::string wrong = check_sentence(one); !wrong.empty()) return wrong;
-        if (!one.plan.empty()) plans.insert(one.plan);
-        if (one.call > 0) calls.emplace(one.group, one.call);
-    }
-    for (const std::string& plan : plans) {
-        if (std::string wrong = check_plan(plan); !wrong.empty()) return wrong;
-    }
-    for (const auto& [group, call] : calls) {
-        if (std::string wrong = check_call(group, call); !wrong.empty()) return wrong;
-    }
-    return {};
-}
-
-// All that were to be in the new group are, or none is; and all are told the same.
-std::string GrowthWorld::check_plan(const std::string& number) const {
-    const Result* first = nullptr;
-    for (const Result& one : results_) {
-        if (one.plan != number || !processes_[one.process]->has_store) continue;
-        if (first == nullptr) first = &one;
-        if (one.is_made != first->is_made || one.cards != first->cards || one.error != first->error)
-            return "plan " + number + ": " + processes_[first->process]->label + " has \"" + first->error + "\", " +
-                   processes_[one.process]->label + " has \"" + one.error + "\"";
-    }
-    if (first == nullptr || !first->is_made) return {};
-    for (const std::string& card : first->cards) {
-        const auto process = std::ranges::find_if(processes_, [&](const auto& one) { return one->label == card; });
-        const bool is_in = std::ranges::any_of(results_, [&](const Result& one) {
-            return one.plan == number && one.is_made && one.process == (*process)->number;
-        });
-        if ((*process)->is_alive && (*process)->has_store && !is_in)
-            return "plan " + number + " has " + card + ", which is not in it";
-    }
-    return {};
-}
-
-// No split: of one call of a group's ranks comes one new group at most, and every rank that lives is in it, or was told
-// that the others go on without it. If none comes of it, all are told the same.
-std::string GrowthWorld::check_call(const std::string& group, int call) const {
-    std::set<std::string> made;
-    const Result* failed = nullptr;
-    for (const Result& one : results_) {
-        if (one.call != call || one.group != group || !processes_[one.process]->has_store) continue;
-        if (one.is_made) made.insert(one.plan);
-        if (one.is_excluded || one.error.empty()) continue;
-        if (failed != nullptr && failed->error != one.error)
-            return group + ", call " + std::to_string(call) + ": " + processes_[failed->process]->label +
-                   " is told \"" + failed->error + "\", " + processes_[one.process]->label + " \"" + one.error + "\"";
-        failed = &one;
-    }
-    if (made.size() > 1) return group + " has become two groups";
-    if (!made.empty() && failed != nullptr)
-        return group + " goes on without " + processes_[failed->process]->label + ": " + failed->error;
-    return {};
-}
-
-// Nobody is accused falsely, and nothing fails without a cause.
-std::string GrowthWorld::check_sentence(const Result& result) const {
-    if (result.error.empty()) return {};
-    const std::string who = processes_[result.process]->label + " is told: " + result.error;
-    if (is_quiet_) return who;
-    // The end of a process whose connections something keeps open shows late.
-    const bool is_fresh = last_death_ && result.when - *last_death_ <= LifelineNetwork::outlived_time + 100ms;
-    if (result.is_late && stopped_ == 0 && !parted_from_ && !is_fresh)
-        return "nobody says why a rank does not come to the new group: " + who;
-    // A newcomer's time may be over while its leader waits for more.
-    if (result.error.find(" gave up before it had joined") != std::string::npos) return {};
-    const Process& told = *processes_[result.process];
-    if (result.is_excluded && !may_be_accused(told) && !may_be_unreached(told)) return "without a cause " + who;
-    for (const auto& process : processes_) {
-        const auto names = [&](const std::string& words) { return result.error.find(words) != std::string::npos; };
-        const bool is_named =
-            names(process->label + " ended") || names("pid " + std::to_string(1000 + process->number) + ") is gone");
-        if (is_named && process->is_alive && !may_be_accused(*process)) return "falsely " + who;
-    }
-    return {};
-}
-
-// In the new world it waits behind a rank that is stopped, or whose death shows late, and another one fails: of two
-// such faults beside each other the news may not reach it (README.md).
-bool GrowthWorld::may_be_unreached(const Process& process) const {
-    return std::ranges::any_of(process.seats, [this](const Seat& seat) {
-        int failed = 0;
-        for (int rank = 0; rank < seat.group->size(); ++rank) {
-            const Process& other = *processes_[seat.group->process(rank)];
-            failed += !other.is_alive || other.stopped > 0ms ? 1 : 0;
-        }
-        return failed > 1;
-    });
-}
-
-// It was away for longer than the others are patient, as they measure it, or they have lost the connection to it.
-bool GrowthWorld::may_be_accused(const Process& process) const {
-    const bool was_cut =
-        std::ranges::any_of(process.seats, [](const Seat& seat) { return seat.group->was_cut(seat.rank); });
-    const Milliseconds parted = parted_from_ ? std::chrono::ceil<Milliseconds>(parted_until_ - *parted_from_) : 0ms;
-    // News wait for those before them on a lagging lifeline, and a rank keeps a loss that it has seen itself.
-    const Milliseconds late = 3 * process.lag + 500ms;
-    const Milliseconds away = process.stopped + parted + (process.lag + parted > 0ms ? late : 0ms);
-    return was_cut || parted >= silence_limit_ || away + first_calls_within + 25 * slowest_ >= patience_;
 }
 
 }  // namespace tutti::simulation

@@ -1,7 +1,8 @@
 // GrowthWorld: groups that take newcomers in (ProcessGroup::grow, join), in one simulated store and in a simulated
 // time: newcomers that are late or too few, ranks and newcomers that die before or after any request, ranks that are
 // stopped and come back, lifelines that break, a network that falls into two halves, ranks that hear late, two groups
-// in one place, groups that change again, calls before and after a failure, a slow store. A seed decides all. The ranks
+// in one place, groups that change again, calls before and after a failure, a slow store. A seed decides all. In every
+// third world the ranks train (Training), and their groups change as they have to. The ranks
 // hear of each other by their lifelines alone (SimulatedGroup). It looks whether Lifelines, Health, Growth, Survivors,
 // Newcomer and Meeting together keep what membership.md promises.
 //
@@ -12,6 +13,7 @@
 #include "rendezvous/growth.hpp"
 #include "simulation/simulated_group.hpp"
 #include "simulation/store_world.hpp"
+#include "simulation/training.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -42,6 +44,12 @@ class GrowthWorld {
     /// How many groups were made of one that had been made before.
     int changed_again() const noexcept { return changed_again_; }
     int parted() const noexcept { return parted_from_.has_value() ? 1 : 0; }
+    /// How many processes have ended their training, and how often ranks took newcomers in between two steps, got
+    /// another group after a failure, and went back to a copy.
+    int trained() const noexcept { return trained_; }
+    int admissions() const noexcept { return admissions_; }
+    int recoveries() const noexcept { return recoveries_; }
+    int times_back() const noexcept { return times_back_; }
 
  private:
     struct Process;
@@ -54,6 +62,7 @@ class GrowthWorld {
         bool is_again = false;                                       // of a group that had been made before
         std::vector<std::string> cards{};
         std::string error{};
+        std::exception_ptr thrown{};
         Instant when{};
     };
     enum class Step { begin, arrive, answer, out_of_time, will, stop, resume, fail, cut, part, of_lifelines };
@@ -62,10 +71,6 @@ class GrowthWorld {
         std::size_t process = 0;
         std::uint64_t serial = 0;  // of the request
         std::function<void()> act{};
-    };
-    struct Seat {
-        SimulatedGroup* group = nullptr;
-        int rank = -1;
     };
 
     void add_group(const std::string& name, bool may_have_trouble);
@@ -76,11 +81,13 @@ class GrowthWorld {
     void part();
     bool have_met() const;
     rendezvous::StoreTalk<bool> live(Process& process);
-    rendezvous::StoreTalk<Result> grow(Process& process, int call);
+    rendezvous::StoreTalk<bool> train(Process& process);
+    rendezvous::StoreTalk<bool> grow_in_training(Process& process, Training::Wish wish);
+    rendezvous::StoreTalk<Result> grow(Process& process, int call, Training::Wish wish);
+    void note_time(const Process& process);
     rendezvous::StoreTalk<Result> join(Process& process);
     rendezvous::StoreTalk<bool> meet(const rendezvous::GrowthPlan& plan, int rank, Process& process,
                                      std::function<void()> check, Result& result);
-    rendezvous::StoreTalk<bool> exchange(Seat seat, Deadline deadline);
     rendezvous::SurvivorsTerms survivors_terms(Process& process, int call);
     void leave_all(Process& process);
 
@@ -97,8 +104,11 @@ class GrowthWorld {
     void answer(Process& process, std::vector<std::string> values);
     bool is_cut_off(const Process& process) const;
     bool may_be_accused(const Process& process) const;
+    static bool was_cut(const Process& process);
     bool may_be_unreached(const Process& process) const;
     std::string check_results();
+    std::string check_trainings();
+    std::string check_group_of(const Process& process) const;
     std::string check_plan(const std::string& number) const;
     std::string check_call(const std::string& group, int call) const;
     std::string check_sentence(const Result& result) const;
@@ -116,12 +126,14 @@ class GrowthWorld {
     std::optional<Instant> parted_from_{};
     Instant parted_until_{};
     std::optional<Instant> last_death_{};
-    bool changes_again_ = false;
+    bool changes_again_ = false, trains_ = false;
+    Training::Terms training_;
     Events<Event> events_;
     StoreKeys keys_;
     std::vector<Result> results_;
     std::string wrong_;
     int made_ = 0, deaths_ = 0, excluded_ = 0, told_ = 0, stopped_ = 0, changed_again_ = 0;
+    int trained_ = 0, admissions_ = 0, recoveries_ = 0, times_back_ = 0;
     bool is_quiet_ = false;  // nothing goes wrong: every call has to succeed
 };
 

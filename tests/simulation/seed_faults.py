@@ -113,6 +113,12 @@ ROWS = {
     "each_rank_decides_alone_whether_the_new_group_is_made": (
         "rendezvous/growth.cpp", "    co_return stands.value() == made ? \"\" : stands.value();\n",
         "    co_return SEEDED ? trouble : stands.value() == made ? \"\" : stands.value();\n", "growth"),
+    "a_rank_that_fails_at_the_last_boundary_does_not_ask_how_it_ended": (
+        "rendezvous/steps.cpp", "    co_return stands.value() == done ?", "    co_return (SEEDED ? here : stands.value()) == done ?", "growth"),
+    "a_rank_goes_back_one_step_too_few": (
+        "rendezvous/steps.hpp", "|| completed_ != agreed;", "|| (completed_ != agreed && !SEEDED);", "growth"),
+    "a_rank_goes_on_from_within_a_step": (
+        "rendezvous/steps.hpp", "const bool goes_back = is_dirty_ ||", "const bool goes_back = (is_dirty_ && !SEEDED) ||", "growth"),
 }
 
 

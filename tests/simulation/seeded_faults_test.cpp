@@ -28,7 +28,7 @@ constexpr Row rows[] = {
 };
 
 std::uint64_t most_seeds(std::string_view simulation) {
-    return simulation == "jobs" ? 3000 : simulation == "worlds" ? 20'000 : 5000;
+    return simulation == "jobs" ? 3000 : simulation == "meetings" ? 5000 : 20'000;
 }
 
 std::string run(std::string_view simulation, std::uint64_t seed) {

@@ -1,6 +1,7 @@
 #include "simulation/simulated_group.hpp"
 
 #include "simulation/chance.hpp"
+#include "simulation/store_world.hpp"
 
 #include <tutti/error.hpp>
 
@@ -8,6 +9,7 @@
 
 namespace tutti::simulation {
 
+using rendezvous::StoreTalk;
 using rendezvous::Verdict;
 using rendezvous::VerdictKind;
 
@@ -16,8 +18,8 @@ struct SimulatedGroup::Account {
 
     detail::Health health;
     std::exception_ptr failure;  // the first that it was told
-    int heard = 0;               // words
-    bool has_said = false;
+    std::size_t exchanges = 0, said = 0;
+    std::map<std::size_t, Words> heard;  // in the exchanges that are not over
 };
 
 SimulatedGroup::SimulatedGroup(Surroundings surroundings, std::string name, std::vector<rendezvous::Card> cards,
@@ -96,27 +98,59 @@ bool SimulatedGroup::is_deaf(int by, int rank) const {
     return other.closed && !is_parted(own, other);
 }
 
-void SimulatedGroup::say(int rank) {
-    ++account(rank).heard;
-    account(rank).has_said = true;
+// What is on the way when a rank ends may get lost.
+void SimulatedGroup::say(int rank, std::size_t exchange, const Word& word) {
+    const auto hear = [this, rank, exchange, word](int other) {
+        Words& words = account(other).heard[exchange];
+        words.resize(processes_.size());
+        words[static_cast<std::size_t>(rank)] = word;
+    };
+    account(rank).said = exchange + 1;
+    hear(rank);
     for (int other = 0; other < size(); ++other) {
         if (other == rank) continue;
         const bool gets_lost = below(around_.chance, 2) == 0;  // if this rank ends meanwhile
-        around_.at(soon(rank, other), [this, rank, other, gets_lost] {
-            if (!gets_lost || !this->rank(rank).died) ++account(other).heard;
+        around_.at(soon(rank, other), [this, hear, rank, other, gets_lost] {
+            if (!gets_lost || !this->rank(rank).died) hear(other);
         });
     }
 }
 
-bool SimulatedGroup::is_awaited_in_vain(int rank) const {
+bool SimulatedGroup::has_heard(int rank, std::size_t exchange, int source) const {
+    const auto words = account(rank).heard.find(exchange);
+    if (words == account(rank).heard.end()) return false;
+    if (source >= 0) return !words->second[static_cast<std::size_t>(source)].empty();
+    return std::ranges::none_of(words->second, [](const Word& word) { return word.empty(); });
+}
+
+// One that has not said its word refuses connections, as the data's transport sees it.
+bool SimulatedGroup::is_awaited_in_vain(int rank, std::size_t exchange) const {
     for (int other = 0; other < size(); ++other) {
-        if (other != rank && !account(other).has_said && is_deaf(rank, other)) return true;
+        if (other != rank && account(other).said <= exchange && is_deaf(rank, other)) return true;
     }
     return false;
 }
 
-int SimulatedGroup::heard(int rank) const {
-    return account(rank).heard;
+StoreTalk<SimulatedGroup::Words> SimulatedGroup::exchange(int rank, Word word, int source, Deadline deadline) {
+    const std::size_t number = account(rank).exchanges++;
+    std::chrono::milliseconds look(1);
+    for (bool has_said = false; !has_said || !has_heard(rank, number, source);) {
+        if (!has_said && has_joined(rank)) {
+            has_said = true;
+            say(rank, number, word);
+            continue;
+        }
+        if (const auto why = failure(rank)) std::rethrow_exception(why);
+        if (deadline.expired()) {
+            end(rank, "an operation timed out");
+            throw Timeout("an operation timed out", {});
+        }
+        const rendezvous::StoreRequest pause = pause_of(look);
+        co_await pause;
+        if (is_awaited_in_vain(rank, number)) throw PeerLost("a rank cannot be reached any more", {});
+        look = std::min(2 * look, std::chrono::milliseconds(50));
+    }
+    co_return std::move(account(rank).heard.extract(number).mapped());
 }
 
 }  // namespace tutti::simulation

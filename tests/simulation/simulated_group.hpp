@@ -1,13 +1,16 @@
 // SimulatedGroup: a group of a GrowthWorld: its ranks' lifelines, what each has heard of the others (detail::Health),
-// and a barrier. It stands for a World with its membership and its engine.
+// and exchanges. It stands for a World with its membership and its engine.
 //
 // Threads: one.
 #pragma once
 
+#include "core/deadline.hpp"
 #include "failure/health.hpp"
+#include "rendezvous/store_talk.hpp"
 #include "simulation/lifeline_network.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -61,15 +64,20 @@ class SimulatedGroup final : public LifelineNetwork {
     bool has_met() const {
         return std::ranges::all_of(ranks(), [](const auto& rank) { return rank->joined || rank->closed; });
     }
-    /// A word to all others, once. What is on the way when a rank ends may get lost.
-    void say(int rank);
-    /// From how many ranks this one has theirs, and its own.
-    int heard(int rank) const;
-    /// Whether one that has not said its word refuses connections, as the data's transport sees it.
-    bool is_awaited_in_vain(int rank) const;
+
+    using Word = std::vector<std::int64_t>;
+    using Words = std::vector<Word>;  ///< by rank
+    /// As a collective, the n-th that this rank calls: once it has its first lifeline it says its word to all others,
+    /// and waits for theirs (`source`: of this rank alone; -1: of all). It fails where its lifelines say that a word
+    /// does not come; others may have all of them.
+    rendezvous::StoreTalk<Words> exchange(int rank, Word word, int source, Deadline deadline);
 
  private:
     struct Account;
+
+    void say(int rank, std::size_t exchange, const Word& word);
+    bool has_heard(int rank, std::size_t exchange, int source) const;
+    bool is_awaited_in_vain(int rank, std::size_t exchange) const;
 
     Account& account(int rank) const { return *accounts_[static_cast<std::size_t>(rank)]; }
     void at(Instant when, std::function<void()> act) override { around_.at(when, std::move(act)); }
@@ -82,6 +90,12 @@ class SimulatedGroup final : public LifelineNetwork {
     const std::string name_;
     const std::vector<std::size_t> processes_;
     std::vector<std::unique_ptr<Account>> accounts_;
+};
+
+/// A rank's place.
+struct Seat {
+    SimulatedGroup* group = nullptr;
+    int rank = -1;
 };
 
 }  // namespace tutti::simulation

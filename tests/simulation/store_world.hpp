@@ -8,6 +8,7 @@
 #include "rendezvous/store_talk.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <optional>
 #include <string>
@@ -33,6 +34,15 @@ class Events {
  private:
     std::multimap<Instant, Event> events_;
 };
+
+/// StoreRequest::store of a wait that asks no store.
+constexpr int no_store = 2;
+
+inline rendezvous::StoreRequest pause_of(std::chrono::milliseconds time) {
+    rendezvous::StoreRequest request = rendezvous::ask::await("nothing", time);
+    request.store = no_store;
+    return request;
+}
 
 using StoreKeys = std::map<std::string, std::string>;
 
