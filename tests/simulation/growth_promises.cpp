@@ -123,7 +123,8 @@ std::string GrowthWorld::check_sentence(const Result& result) const {
     // A newcomer's time may be over while its leader waits for more.
     if (result.error.find(" gave up before it had joined") != std::string::npos) return {};
     const Process& told = *processes_[result.process];
-    if (result.is_excluded && !may_be_accused(told) && !may_be_unreached(told)) return "without a cause " + who;
+    if (result.is_excluded && !may_be_accused(told) && !(trains_ && may_be_unreached(told)))
+        return "without a cause " + who;
     for (const auto& process : processes_) {
         const auto names = [&](const std::string& words) { return result.error.find(words) != std::string::npos; };
         const bool is_named =
@@ -133,7 +134,7 @@ std::string GrowthWorld::check_sentence(const Result& result) const {
     return {};
 }
 
-// In the new world it waits behind a rank that is stopped, or whose death shows late, and another one fails: of two
+// Within a step it waits behind a rank that is stopped, or whose death shows late, and another one fails: of two
 // such faults beside each other the news may not reach it (README.md).
 bool GrowthWorld::may_be_unreached(const Process& process) const {
     return std::ranges::any_of(process.seats, [this](const Seat& seat) {

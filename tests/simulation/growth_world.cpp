@@ -541,7 +541,12 @@ StoreTalk<bool> GrowthWorld::meet(const GrowthPlan& plan, int rank, Process& pro
     ErrorContext context{.operation = "grow", .rank = rank};
     try {
         const SimulatedGroup::Word word(1);
-        co_await seat.group->exchange(rank, word, -1, deadline);
+        const std::function<void()> look = [&] {
+            const std::string others = rendezvous::trouble_of_others(
+                plan.number, [&](int store, const std::string& key) { return read(process, store, key); });
+            if (!others.empty()) throw PeerLost(others, context);
+        };
+        co_await seat.group->exchange(rank, word, -1, deadline, look);
     } catch (const DistError& error) {
         trouble = error.what();
         context.peer = error.context().peer;

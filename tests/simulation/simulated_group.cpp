@@ -131,9 +131,10 @@ bool SimulatedGroup::is_awaited_in_vain(int rank, std::size_t exchange) const {
     return false;
 }
 
-StoreTalk<SimulatedGroup::Words> SimulatedGroup::exchange(int rank, Word word, int source, Deadline deadline) {
+StoreTalk<SimulatedGroup::Words> SimulatedGroup::exchange(int rank, Word word, int source, Deadline deadline,
+                                                          std::function<void()> look) {
     const std::size_t number = account(rank).exchanges++;
-    std::chrono::milliseconds look(1);
+    std::chrono::milliseconds moment(1);
     for (bool has_said = false; !has_said || !has_heard(rank, number, source);) {
         if (!has_said && has_joined(rank)) {
             has_said = true;
@@ -145,10 +146,11 @@ StoreTalk<SimulatedGroup::Words> SimulatedGroup::exchange(int rank, Word word, i
             end(rank, "an operation timed out");
             throw Timeout("an operation timed out", {});
         }
-        const rendezvous::StoreRequest pause = pause_of(look);
+        const rendezvous::StoreRequest pause = pause_of(moment);
         co_await pause;
         if (is_awaited_in_vain(rank, number)) throw PeerLost("a rank cannot be reached any more", {});
-        look = std::min(2 * look, std::chrono::milliseconds(50));
+        if (look) look();
+        moment = std::min(2 * moment, std::chrono::milliseconds(50));
     }
     co_return std::move(account(rank).heard.extract(number).mapped());
 }

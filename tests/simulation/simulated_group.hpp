@@ -69,8 +69,9 @@ class SimulatedGroup final : public LifelineNetwork {
     using Words = std::vector<Word>;  ///< by rank
     /// As a collective, the n-th that this rank calls: once it has its first lifeline it says its word to all others,
     /// and waits for theirs (`source`: of this rank alone; -1: of all). It fails where its lifelines say that a word
-    /// does not come; others may have all of them.
-    rendezvous::StoreTalk<Words> exchange(int rank, Word word, int source, Deadline deadline);
+    /// does not come; others may have all of them. `look` is called now and then while it waits.
+    rendezvous::StoreTalk<Words> exchange(int rank, Word word, int source, Deadline deadline,
+                                          std::function<void()> look = {});
 
  private:
     struct Account;
