@@ -102,8 +102,11 @@ class ResilientLoop final : public Resilience {
                                           ErrorCode::security,         ErrorCode::store,
                                           ErrorCode::internal};
             if (std::ranges::find(hopeless, e.code()) != hopeless.end()) return false;
-            const bool is_left_out = e.code() == ErrorCode::peer_lost && e.context().peer == e.context().rank;
-            if (is_left_out && e.context().rank >= 0) return false;
+            // The survivors have said so. Other errors about this rank, as of its own abort while a group is made, have
+            // ended a group only.
+            const ErrorContext& about = e.context();
+            if (e.code() == ErrorCode::peer_lost && about.operation == "shrink" && about.peer == about.rank)
+                return false;
             is_of_group |= e.code() == ErrorCode::peer_lost || dynamic_cast<const Timeout*>(&e) != nullptr;
         } catch (...) {  // the program's own words for it
         }

@@ -99,8 +99,10 @@ std::string GrowthWorld::check_trainings() {
 std::string GrowthWorld::check_group_of(const Process& process) const {
     if (!process.training || !process.is_alive || !process.has_store) return {};
     switch (process.training->end()) {
-        case Training::End::over:
-        case Training::End::left_out: return {};
+        case Training::End::over: return {};
+        case Training::End::left_out:
+            if (may_be_accused(process) || may_be_unreached(process)) return {};
+            return process.label + " is left out without a cause";
         case Training::End::without_state:
             // Of two ranks that have lost each other, the one without may be left.
             if (deaths_ > 0 || stopped_ > 0 || parted_from_) return {};

@@ -89,7 +89,8 @@ bool Training::may_recover(const std::exception_ptr& error) {
         std::rethrow_exception(error);
     } catch (const DistError& e) {
         if (e.code() == ErrorCode::store) return false;
-        if (e.code() == ErrorCode::peer_lost && e.context().peer == e.context().rank && e.context().rank >= 0) {
+        const ErrorContext& about = e.context();
+        if (e.code() == ErrorCode::peer_lost && about.operation == "shrink" && about.peer == about.rank) {
             end_ = End::left_out;
             return false;
         }
