@@ -303,6 +303,59 @@ TEST(ResilientAlone, undo_takes_the_place_of_copies_and_two_loops_may_follow_eac
     EXPECT_EQ(kept, 18);
 }
 
+// The group is aborted here while it waits for a newcomer that does not join: the rank goes on in another one.
+TEST(ResilientAlone, a_rank_whose_own_abort_ends_a_group_in_the_making_is_not_left_out) {
+    Store store = HashStore();
+    ProcessGroup group({.store = store, .rank = 0, .world_size = 1});
+    Store place = PrefixStore("newcomers/newcomers", store);
+    place.add("asked", 1);
+    place.set("who/1", "a newcomer that does not join");
+    std::thread aborts([&] {
+        place.wait({"plan/1"}, 20s);
+        group.abort("for a reason of its own");
+    });
+    int steps = 0, recoveries = 0;
+    const ResilientOptions options{
+        .steps = 3, .group = group, .place = store, .wait = 0ms, .max_size = 2, .timeout = 20s};
+    EXPECT_NO_THROW((void)resilient(options, [&](Resilience& r) {
+        ++steps;
+        recoveries = r.recoveries();
+    }));
+    aborts.join();
+    EXPECT_EQ(steps, 3);
+    EXPECT_EQ(recoveries, 1);
+}
+
+// Rank 0 does by hand what the loop does there: it passes a boundary at which rank 1 fails, and looks for newcomers.
+TEST(ResilientAlone, a_rank_that_fails_while_another_finds_no_newcomer_meets_it_again) {
+    const Store store = HashStore();
+    const auto member = [&](int rank) { return ProcessGroup({.store = store, .rank = rank, .world_size = 2}); };
+    std::thread rank_1([&] {
+        const ResilientOptions options{.steps = 0, .group = member(1), .place = store, .wait = 0ms, .timeout = 10s};
+        EXPECT_NO_THROW(EXPECT_EQ(resilient(options, [](Resilience&) {}).size(), 2));
+    });
+    const auto meet = [](const ProcessGroup& group) {
+        const std::vector<std::int64_t> own{0, 0, 2};
+        std::vector<std::int64_t> all(6);
+        all_gather_into_tensor(all, own, {.group = group});
+    };
+    ProcessGroup group = member(0);
+    meet(group);
+    GrowOptions growth{.place = store, .count = 1, .at_least = 0, .wait = 0ms, .timeout = 10s};
+    for (int call = 1; call <= 2; ++call) EXPECT_EQ(group.grow(growth), group);  // the meeting has a number as well
+    group.abort("rank 1 does not pass the boundary");
+    growth.count = 0;
+    const auto go_on = [&] {
+        const ProcessGroup next = group.grow(growth);
+        EXPECT_EQ(next.size(), 2);
+        meet(next);
+        std::vector<std::int64_t> said(2);
+        all_reduce(said, {.op = ReduceOp::max, .group = next});
+    };
+    EXPECT_NO_THROW(go_on());
+    rank_1.join();
+}
+
 TEST(ResilientAlone, says_what_is_wrong_with_its_options) {
     ProcessGroup group({.store = HashStore(), .rank = 0, .world_size = 1});
     const auto said = [&](ResilientOptions options) -> std::string {
