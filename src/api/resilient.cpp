@@ -270,23 +270,21 @@ class ResilientLoop final : public Resilience {
         } catch (const DistBackendError&) {
             trouble = std::current_exception();
         }
-        switch (agree_at_boundary(!trouble, said[1] != 0 || steps_.completed() == o_.steps)) {
-            case rendezvous::Boundary::over: return false;
-            case rendezvous::Boundary::failed:
-                if (trouble) std::rethrow_exception(trouble);
-                throw PeerLost("resilient: a rank failed at the last boundary",
-                               {.operation = "resilient", .group = group_.name(), .rank = group_.rank()});
-            case rendezvous::Boundary::goes_on: break;
+        if (trouble || said[1] != 0 || steps_.completed() == o_.steps) {
+            if (agree_whether_over(!trouble)) return false;
+            if (trouble) std::rethrow_exception(trouble);
+            throw PeerLost("resilient: a rank failed at the last boundary",
+                           {.operation = "resilient", .group = group_.name(), .rank = group_.rank()});
         }
         return said[0] == 0 || !admit() || pass_boundary();  // the newcomers are about to pass their first one
     }
 
-    rendezvous::Boundary agree_at_boundary(bool met, bool is_last) const {
+    bool agree_whether_over(bool met) const {
         const detail::Group& group = *group_.impl();
         const Store store = group.world().setup().store;
         std::string key =
             fmt::format("group/{}/resilient/{}/{}/{}", group.world().name(), group.index(), loop_, steps_.completed());
-        return rendezvous::carry_out({&store, 1}, rendezvous::pass_boundary(std::move(key), met, is_last),
+        return rendezvous::carry_out({&store, 1}, rendezvous::agree_whether_over(std::move(key), met),
                                      [&] { return store.timeout(); });
     }
 

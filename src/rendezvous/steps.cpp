@@ -25,11 +25,10 @@ StepAgreement agree_on_steps(std::span<const StepReport> reports) {
     return all;
 }
 
-StoreTalk<Boundary> pass_boundary(std::string key, bool met, bool is_last) {
-    if (met && !is_last) co_return Boundary::goes_on;
+StoreTalk<bool> agree_whether_over(std::string key, bool met) {
     const std::string done = "done", here = met ? done : "more";
     const StoreAnswer stands = co_await ask::compare_set(std::move(key), "", here);
-    co_return stands.value() == done ? Boundary::over : Boundary::failed;
+    co_return stands.value() == done;
 }
 
 }  // namespace tutti::rendezvous

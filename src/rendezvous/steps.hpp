@@ -34,15 +34,10 @@ struct StepAgreement {
 /// `reports`: of all ranks of the group, by rank; equal on all.
 StepAgreement agree_on_steps(std::span<const StepReport> reports);
 
-enum class Boundary {
-    goes_on,  ///< all have passed it
-    over,     ///< the training ends for all
-    failed,   ///< some rank has not passed it
-};
-/// `key`: of this boundary of this group, equal on all ranks. `met`: this rank has heard of all ranks that they are
-/// here. `is_last`: no step comes behind it. A rank that has passed the last boundary does not come again, so the first
-/// that writes decides for all.
-StoreTalk<Boundary> pass_boundary(std::string key, bool met, bool is_last);
+/// Whether the training ends for all at a boundary that is the last one, or at which this rank has not heard of all
+/// ranks that they are here (`met`). `key`: of this boundary of this group, equal on all ranks. A rank that has passed
+/// the last boundary does not come again, so the first that writes decides for all. False: some rank has not passed it.
+StoreTalk<bool> agree_whether_over(std::string key, bool met);
 
 /// Of one rank: the state that it has, and the copy of it.
 class Steps {

@@ -4,7 +4,7 @@
 // and source; messages of one source and channel match in order. Short messages are sent at once with their header
 // (eager). If no receive is posted, they wait in the stream while it fills other receives, then in memory. Credit
 // bounds the eager bytes that each peer may have under way; the receiver gives it back as receives consume them, mostly
-// in messages that it sends anyway. A longer message (than eager_bytes), or one beyond the credit, is announced
+// in messages that it sends anyway. A message of more than eager_bytes, or one beyond the credit, is announced
 // (request to send) and moves straight between the user's buffers once the receiver has answered (clear to send), so
 // memory stays bounded and no long message blocks others while its receive is not posted.
 //

@@ -348,7 +348,7 @@ bool LifelineNetwork::is_parted(const Rank& one, const Rank& other) const {
     return now_ < parted_until_ && parted_.contains(one.host()) != parted_.contains(other.host());
 }
 
-// What is on its way then comes late, or never, where the kernels give the connections up before.
+// News that are on their way then come late, or never, where the kernels give the connections up before.
 void LifelineNetwork::part(std::set<std::string> hosts, Instant until) {
     parted_ = std::move(hosts);
     parted_until_ = until;

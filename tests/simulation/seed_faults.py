@@ -114,7 +114,7 @@ ROWS = {
         "rendezvous/growth.cpp", "    co_return stands.value() == made ? \"\" : stands.value();\n",
         "    co_return SEEDED ? trouble : stands.value() == made ? \"\" : stands.value();\n", "growth"),
     "a_rank_that_fails_at_the_last_boundary_does_not_ask_how_it_ended": (
-        "rendezvous/steps.cpp", "    co_return stands.value() == done ?", "    co_return (SEEDED ? here : stands.value()) == done ?", "growth"),
+        "rendezvous/steps.cpp", "    co_return stands.value() == done;", "    co_return (SEEDED ? here : stands.value()) == done;", "growth"),
     "a_rank_goes_back_one_step_too_few": (
         "rendezvous/steps.hpp", "|| completed_ != agreed;", "|| (completed_ != agreed && !SEEDED);", "growth"),
     "a_rank_goes_on_from_within_a_step": (

@@ -98,7 +98,7 @@ bool SimulatedGroup::is_deaf(int by, int rank) const {
     return other.closed && !is_parted(own, other);
 }
 
-// What is on the way when a rank ends may get lost.
+// A word that is on its way when its rank ends may get lost.
 void SimulatedGroup::say(int rank, std::size_t exchange, const Word& word) {
     const auto hear = [this, rank, exchange, word](int other) {
         Words& words = account(other).heard[exchange];

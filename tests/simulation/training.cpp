@@ -13,7 +13,6 @@
 
 namespace tutti::simulation {
 
-using rendezvous::Boundary;
 using rendezvous::StepAgreement;
 using rendezvous::StepReport;
 using rendezvous::Steps;
@@ -235,11 +234,10 @@ StoreTalk<bool> Training::pass_boundary() {
             trouble = std::current_exception();
         }
         const Seat seat = around_.seat();
-        std::string key = fmt::format("group/{}/resilient/0/{}/{}", seat.group->name(), loop_, steps_.completed());
-        const bool is_last = said[1] != 0 || steps_.completed() == around_.terms.steps;
-        const Boundary agreed = co_await rendezvous::pass_boundary(std::move(key), !trouble, is_last);
-        if (agreed == Boundary::over) co_return false;
-        if (agreed == Boundary::failed) {
+        if (trouble || said[1] != 0 || steps_.completed() == around_.terms.steps) {
+            std::string key = fmt::format("group/{}/resilient/0/{}/{}", seat.group->name(), loop_, steps_.completed());
+            const bool is_over = co_await rendezvous::agree_whether_over(std::move(key), !trouble);
+            if (is_over) co_return false;
             if (trouble) std::rethrow_exception(trouble);
             throw PeerLost("a rank failed at the last boundary", {});
         }

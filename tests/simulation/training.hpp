@@ -1,6 +1,7 @@
 // Training: one rank's steps in a group that loses and gains ranks, as ResilientLoop in api/resilient.cpp does them, as
 // a coroutine over a simulated store, exchanges of a SimulatedGroup, and a state that shows each step that it has not
-// had, or has had twice. It looks whether rendezvous::Steps, agree_on_steps() and pass_boundary() keep their promises.
+// had, or has had twice. It looks whether rendezvous::Steps, agree_on_steps() and agree_whether_over() keep their
+// promises.
 //
 // Threads: one.
 #pragma once

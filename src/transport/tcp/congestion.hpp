@@ -27,6 +27,8 @@ class Congestion {
 /// The congestion control algorithm that a socket uses; empty if it is not a TCP socket.
 std::string congestion_of(int fd);
 
+/// A peer whose round trip takes that long is far (Stream::is_far).
+inline constexpr std::uint32_t far_us = 100;
 /// The shortest round trip that a connected socket has seen, in microseconds; nullopt if it is not a TCP socket.
 std::optional<std::uint32_t> round_trip_us(int fd) noexcept;
 

@@ -12,7 +12,6 @@
 namespace tutti::transport {
 namespace {
 
-constexpr std::uint32_t far_us = 100;
 constexpr std::size_t lanes_max = 2 * LaneGrowth::lanes_max;  // both ranks may add some at the same time
 // With several lanes: short enough that a message is spread over them, and one of the kernel's packets of 64 KB
 // together with its header; a longer chunk's rest would be a packet of its own.
