@@ -157,13 +157,14 @@ Workload gather_split(const Shape& s) {
     return counting_on_huge_pages(work);
 }
 
-// A prefix of the last rank, which has the most to combine. A rank sends at most to all behind it, and runs ahead of
-// them.
+// The rank before the last has the most to do: it publishes, and combines the values of all up to itself. The last one
+// publishes nothing, and rank 0, which combines nothing, runs ahead of the others.
 Workload scan_shared(const Shape& s) {
     const double others = (s.n - 1) * s.bytes;
-    Workload work = staged(s.bytes, s.slot, 1, s.n * s.bytes, s.bytes, readers_part * others);
-    work.most_summed = combining(s.n) * s.bytes;
-    work.summed = s.n * combining((s.n + 1) / 2) * s.bytes;
+    const bool has_inner = s.n > 2;
+    Workload work = staged(s.bytes, s.slot, 1, s.n * s.bytes, has_inner ? s.bytes : 0, readers_part * others);
+    work.most_summed = combining(has_inner ? s.n - 1 : s.n) * s.bytes;
+    for (double inputs = 2; inputs <= s.n; ++inputs) work.summed += combining(inputs) * s.bytes;
     return work;
 }
 Workload scan_direct(const Shape& s) {
@@ -188,7 +189,7 @@ Workload scan_doubling(const Shape& s) {
     work.fresh = 1 - (s.n - 1) / std::max(1.0, work.messages);  // the first step sends inputs
     return combined(with_scratch(s, work, (s.levels + 1) * s.bytes), combining(2) * s.levels * s.bytes);
 }
-// Each rank passes on what it has combined, a tile later than the one before it.
+// Each rank passes on what it has combined, a tile later than the one before it, which never runs ahead by much.
 Workload scan_chain(const Shape& s) {
     const double links = s.n - 1, tile = std::min(s.bytes, s.tile);
     Workload work{.exchanges = links,
@@ -197,8 +198,7 @@ Workload scan_chain(const Shape& s) {
                   .most_sends = 1,
                   .most_receives = 1,
                   .most_bytes = s.bytes,
-                  .fresh = 1,
-                  .one_way = true};
+                  .fresh = 1};
     work.relayed = s.bytes + std::max(0.0, links - 1) * tile;
     return combined(work, combining(2) * (s.bytes + std::max(0.0, links - 1) * tile));
 }
