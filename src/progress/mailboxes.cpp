@@ -75,7 +75,7 @@ void Mailboxes::pollables(std::vector<transport::Pollable>& into, Which which) {
     TUTTI_ASSERT(own_ != nullptr);
     if (which == Which::own) return own_->pollables(into);
     into.clear();
-    for_each([&](const transport::Mailbox& mailbox) {
+    for_each([&](transport::Mailbox& mailbox) {
         mailbox.pollables(of_one_);
         into.insert(into.end(), of_one_.begin(), of_one_.end());
     });

@@ -22,7 +22,7 @@ constexpr std::size_t spare_max = 4096;
 
 bool PostedMessages::only_await_requests() const noexcept {
     return std::ranges::all_of(messages_, [](const auto& one) {
-        return one->is_of_service && one->transfer.peer == transport::any_source && !one->transfer.done;
+        return one->transfer.standing && one->transfer.peer == transport::any_source && !one->transfer.done;
     });
 }
 

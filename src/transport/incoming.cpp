@@ -19,10 +19,12 @@ bool Mailbox::read_some(Peer& p) {
     TUTTI_ASSERT(!p.lost && p.rank != rank_);
     Stream* const stream = streams_.to(p.rank);
     if (stream == nullptr) return false;
-    // A look at a socket costs a call. A stream on which no operation waits gets a look now and then.
+    // A look at a socket costs a call. A stream on which no operation waits gets a look now and then; one that may
+    // bring what a standing receive is for also gets each look of a rank that waits for longer.
     FrameReader& reader = p.reader;
     const bool looks = p.awaited > 0 || reader.in_payload() || matching_.waits_for_any() ||
                        !stream->look_takes_call() ||
+                       (matching_.stands_ready() && idle_turns_ >= turns_of_a_short_call) ||
                        (turns_ + static_cast<unsigned>(p.rank)) % turns_between_looks == 0;
     if (!looks) return false;
     bool moved = false, delivered = false;

@@ -296,6 +296,7 @@ bool Mailbox::progress() {
     moved |= pull_some();
     moved |= move_by_library();
     ++turns_;
+    ++idle_turns_;
     for (std::size_t i = 0; i < peers_.met(); ++i) {  // reading may add peers
         Peer& p = peers_.met(i);
         if (p.lost || p.rank == rank_) continue;
@@ -305,6 +306,7 @@ bool Mailbox::progress() {
         moved |= read_some(p);
         if (!findings_.empty()) return true;
     }
+    if (moved) idle_turns_ = 0;
     return moved;
 }
 
@@ -331,8 +333,9 @@ bool Mailbox::is_over(int rank) const noexcept {
     return p != nullptr && p->lost;
 }
 
-void Mailbox::pollables(std::vector<Pollable>& into) const {
+void Mailbox::pollables(std::vector<Pollable>& into) {
     into.clear();
+    idle_turns_ = std::max(idle_turns_, turns_of_a_short_call);
     for (std::size_t i = 0; i < peers_.met(); ++i) {
         const Peer& p = peers_.met(i);
         if (p.lost || p.rank == rank_) continue;

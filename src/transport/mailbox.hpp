@@ -94,8 +94,9 @@ class Mailbox {
     const StreamEnd* end_of(int peer) const noexcept;
     /// Whether the stream from a peer has ended, or this rank has given it up.
     bool is_over(int peer) const noexcept;
-    /// Descriptors worth polling: for input, or for output where something is queued.
-    void pollables(std::vector<Pollable>& into) const;
+    /// Descriptors worth polling: for input, or for output where something is queued. After a poll the next turn looks
+    /// at all of them.
+    void pollables(std::vector<Pollable>& into);
     /// Whether threads of the transport move the bytes (Streams::has_threads).
     bool has_threads() const noexcept { return streams_.has_threads(); }
 
@@ -145,7 +146,9 @@ class Mailbox {
     LibraryMessages library_messages_;
     Peers peers_;
     Bounce bounce_;
+    static constexpr unsigned turns_of_a_short_call = 16;
     unsigned turns_ = 0;
+    unsigned idle_turns_ = turns_of_a_short_call;  // in a row, in which nothing has moved
     bool dropped_ = false;  // all transfers were dropped, so a stream may have broken off inside a message
 };
 

@@ -385,6 +385,48 @@ TEST(LongMessages, do_not_wait_for_an_answer_from_far_away_while_the_credit_last
     EXPECT_EQ(written_for(most), sizeof(Frame)) << "the peer has not taken the two before";
 }
 
+class StreamOfCalls : public test::PieceStream {
+ public:
+    bool look_takes_call() const noexcept override { return true; }
+};
+
+TEST(StandingReceives, cost_calls_that_end_within_a_moment_few_looks_at_sockets) {
+    StreamOfCalls stream;
+    OneStream streams(stream);
+    const Calls no_calls;
+    Mailbox mailbox(0, 2, 7, streams, no_calls);
+    mailbox.activate(1);
+    Transfer standing;
+    standing.channel = 9;
+    standing.standing = true;
+    mailbox.post_receive(standing);
+    const auto take_a_message = [&] {
+        Transfer receive;
+        receive.peer = 1;
+        receive.channel = 5;
+        mailbox.post_receive(receive);
+        Frame frame;
+        frame.world = 7;
+        frame.channel = 5;
+        const auto bytes = std::as_bytes(std::span(&frame, 1));
+        stream.pieces.emplace_back(bytes.begin(), bytes.end());
+        ASSERT_TRUE(mailbox.progress());
+        ASSERT_TRUE(receive.done);
+        stream.reads = 0;
+    };
+    const auto reads_in = [&](int turns) {
+        for (int turn = 0; turn < turns; ++turn) mailbox.progress();
+        return std::exchange(stream.reads, 0);
+    };
+    take_a_message();
+    EXPECT_LE(reads_in(15), 2);
+    EXPECT_EQ(reads_in(16), 16) << "a rank that waits for longer";
+    take_a_message();
+    std::vector<Pollable> sockets;
+    mailbox.pollables(sockets);
+    EXPECT_EQ(reads_in(2), 2) << "before it sleeps, and after it";
+}
+
 // Rank 0, and the other ends of its streams to ranks 1 and 2.
 class OneOfThree : public Streams, public testing::Test {
  protected:

@@ -21,6 +21,15 @@ bool suits(const Unexpected& message, const Transfer& receive) {
 
 }  // namespace
 
+// By one more or fewer that waits.
+void Matching::count_of_any(const Transfer& waiting, int by) {
+    TUTTI_ASSERT(by == 1 || by == -1);
+    if (waiting.peer != any_source) return;
+    std::size_t& count = waiting.standing ? standing_ : posted_for_any_;
+    TUTTI_ASSERT(by > 0 || count > 0);
+    count += static_cast<std::size_t>(by);
+}
+
 void Matching::post(Transfer& receive) {
     TUTTI_ASSERT(receive.peer >= any_source);
     TUTTI_ASSERT(!receive.done && receive.number == 0);
@@ -28,7 +37,7 @@ void Matching::post(Transfer& receive) {
         posted_.add(receive.channel, &receive);
     else
         probes_.push_back(&receive);
-    if (receive.peer == any_source) ++posted_for_any_;
+    count_of_any(receive, 1);
 }
 
 Transfer* Matching::take_posted(int source, std::uint64_t channel) {
@@ -39,9 +48,8 @@ Transfer* Matching::take_posted(int source, std::uint64_t channel) {
     if (match == found->second.end()) return nullptr;
     Transfer* const transfer = *match;
     TUTTI_ASSERT(transfer->channel == channel);
-    TUTTI_ASSERT(transfer->peer != any_source || posted_for_any_ > 0);
     posted_.remove(found, match);
-    if (transfer->peer == any_source) --posted_for_any_;
+    count_of_any(*transfer, -1);
     return transfer;
 }
 
@@ -68,8 +76,7 @@ bool Matching::withdraw(const Transfer& receive) {
     else if (const auto found = posted_.find(receive.channel); found != posted_.end())
         count = posted_.remove_if(found, is_it);
     TUTTI_ASSERT(count <= 1);
-    TUTTI_ASSERT(count == 0 || receive.peer != any_source || posted_for_any_ > 0);
-    if (count > 0 && receive.peer == any_source) --posted_for_any_;
+    if (count > 0) count_of_any(receive, -1);
     return count > 0;
 }
 
@@ -78,8 +85,8 @@ Transfer* Matching::take_probe(const Unexpected& message) {
     if (found == probes_.end()) return nullptr;
     Transfer* const probe = *found;
     probes_.erase(found);
-    TUTTI_ASSERT(probe->match != Transfer::Match::take && (probe->peer != any_source || posted_for_any_ > 0));
-    if (probe->peer == any_source) --posted_for_any_;
+    TUTTI_ASSERT(probe->match != Transfer::Match::take);
+    count_of_any(*probe, -1);
     return probe;
 }
 
@@ -154,11 +161,11 @@ const std::list<Unexpected>& Matching::on(std::uint64_t channel) const {
 }
 
 void Matching::drop_all() {
-    TUTTI_ASSERT(posted_for_any_ == 0 || !posted_.empty() || !probes_.empty());
+    TUTTI_ASSERT(posted_for_any_ + standing_ == 0 || !posted_.empty() || !probes_.empty());
     posted_.clear();
     probes_.clear();
     unexpected_.clear();
-    posted_for_any_ = 0;
+    posted_for_any_ = standing_ = 0;
 }
 
 }  // namespace tutti::transport

@@ -45,8 +45,9 @@ class Matching {
     bool withdraw(const Transfer& receive);
     /// Removes and returns the waiting probe or claim that a message, which no receive waits for, matches; null: none.
     Transfer* take_probe(const Unexpected& message);
-    /// Whether a receive, probe or claim of any source waits.
+    /// Whether a receive, probe or claim of any source waits, beside the standing receives.
     bool waits_for_any() const noexcept { return posted_for_any_ > 0; }
+    bool stands_ready() const noexcept { return standing_ > 0; }
 
     // ---- Messages that wait
     bool has_unexpected(std::uint64_t channel) const { return !unexpected_.empty() && unexpected_.contains(channel); }
@@ -69,11 +70,14 @@ class Matching {
     void drop_all();
 
  private:
+    void count_of_any(const Transfer& waiting, int by);
+
     ByChannel<Transfer*> posted_;
     ByChannel<Unexpected> unexpected_;  // in order of arrival
     SpareMemory memory_;                // the memory of their bytes
     std::vector<Transfer*> probes_;     // and claims, that wait
-    std::size_t posted_for_any_ = 0;    // receives, probes and claims of any source
+    std::size_t posted_for_any_ = 0;    // receives, probes and claims of any source but standing ones
+    std::size_t standing_ = 0;          // standing receives
     std::uint64_t last_number_ = 0;
 };
 

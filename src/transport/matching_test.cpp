@@ -47,6 +47,25 @@ TEST(Matches, of_any_source_are_made_with_whoever_comes) {
     EXPECT_EQ(matching.take_posted(3, 7), nullptr);
 }
 
+TEST(Matches, of_a_standing_receive_are_counted_apart) {
+    Matching matching;
+    Transfer standing = receive_of(any_source, 7);
+    standing.standing = true;
+    for (int turn = 0; turn < 2; ++turn) {
+        matching.post(standing);
+        EXPECT_TRUE(matching.stands_ready());
+        EXPECT_FALSE(matching.waits_for_any()) << "no call of this rank waits for it";
+        if (turn == 0)
+            EXPECT_EQ(matching.take_posted(3, 7), &standing);
+        else
+            EXPECT_TRUE(matching.withdraw(standing));
+        EXPECT_FALSE(matching.stands_ready());
+    }
+    matching.post(standing);
+    matching.drop_all();
+    EXPECT_FALSE(matching.stands_ready());
+}
+
 TEST(Matches, are_made_with_messages_that_came_before_in_their_order) {
     Matching matching;
     Unexpected& first = matching.keep(1, on(7));

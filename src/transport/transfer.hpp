@@ -49,6 +49,7 @@ struct Transfer {
     };
     Match match = Match::take;
     int peer = any_source;  ///< receives: becomes the sender's rank once matched
+    bool standing = false;  ///< receives of any source: ready for whoever asks; no call of this rank waits for it
     std::uint64_t channel = 0;
     std::uint64_t channel_bits = ~std::uint64_t{0};  ///< probes and claims: the bits of the channel that count
     std::uint64_t number = 0;  ///< receives: the number of the claimed message that it takes; 0: the next that matches

@@ -24,6 +24,7 @@ std::shared_ptr<Operation> Messages::message(const char* name, int peer, WindowM
     message->group = group_.shared_from_this();
     transport::Transfer& transfer = message->transfer;
     transfer.peer = peer == any_rank ? transport::any_source : group_.ranks().global(peer);
+    transfer.standing = message->is_of_service && peer == any_rank;
     transfer.channel = detail::Channel::of_window(group_.index(), number_, way);
     transfer.bytes = bytes;
     transfer.fingerprint =
