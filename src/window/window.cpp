@@ -1,10 +1,11 @@
-// The public functions: checks, and whether a call copies memory or sends messages.
+// The public functions.
 #include "api/arguments.hpp"
 #include "api/call.hpp"
 #include "api/coalescing_internal.hpp"
 #include "core/assert.hpp"
 #include "object/codec.hpp"
 #include "record/public_call.hpp"
+#include "window/access.hpp"
 #include "window/atomics.hpp"
 #include "window/signals.hpp"
 #include "window/state.hpp"
@@ -16,8 +17,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <limits>
 #include <span>
 #include <utility>
@@ -31,7 +30,10 @@ using detail::Group;
 using detail::Operation;
 using detail::WindowState;
 using std::chrono::milliseconds;
-using window::Request;
+using window::check_kept;
+using window::check_signal;
+using window::check_target;
+using window::check_tensor;
 
 constexpr int signals_max = 65536;
 
@@ -83,82 +85,6 @@ void check_terms(const Group& group, const Terms& own, const std::vector<Terms>&
     }
 }
 
-/// What a call does with elements of a target. `tensor`: as many elements as it is about.
-struct Access {
-    const char* name;
-    WindowState& state;
-    const ConstTensorView& tensor;
-    int target;
-    std::int64_t offset;
-    milliseconds timeout;
-
-    std::size_t offset_bytes() const {
-        TUTTI_ASSERT(offset >= 0);
-        return static_cast<std::size_t>(offset) * size_of(tensor.dtype());
-    }
-    bool is_mapped() const { return state.memory().is_mapped(target); }
-    milliseconds limit() const { return timeout.count() > 0 ? timeout : state.group().timeout(); }
-    Request request(Request::Kind kind) const {
-        return {.kind = kind, .offset = offset_bytes(), .bytes = tensor.byte_count()};
-    }
-    std::byte* there() const {
-        TUTTI_ASSERT(is_mapped() && offset >= 0);
-        return state.memory().elements(target) + offset_bytes();
-    }
-};
-
-void check_target(const char* name, const WindowState& state, int target) {
-    const int size = state.group().size();
-    if (target < 0 || target >= size) [[unlikely]]
-        refuse("{}: target {}: expected a rank of the group, 0 to {}", name, target, size - 1);
-}
-
-void check_kept(const char* name, const WindowState& state, int target) {
-    if (state.was_let_go_by(target)) [[unlikely]]
-        state.remote().refuse(name, target);
-}
-
-void check_signal(const char* name, const WindowState& state, int signal) {
-    const int count = state.memory().signal_count();
-    if (signal >= 0 && signal < count) return;
-    if (count == 0) refuse("{}: signal {}: the window was made with no signals", name, signal);
-    refuse("{}: signal {}: expected 0 to {}", name, signal, count - 1);
-}
-
-void check_tensor(const char* name, const ConstTensorView& tensor, DType dtype) {
-    if (tensor.device().type != Device::Type::cpu)
-        refuse("{}: tensor is on {}: expected host memory", name, to_string(tensor.device()));
-    if (tensor.dtype() != dtype)
-        refuse("{}: tensor is {}: expected {}, as the window", name, tensor.to_string(), to_string(dtype));
-    if (!tensor.contiguous())
-        refuse("{}: tensor {} is not in one piece: expected contiguous", name, tensor.to_string());
-}
-
-void check(const Access& access) {
-    const char* const name = access.name;
-    check_target(name, access.state, access.target);
-    check_tensor(name, access.tensor, access.state.memory().dtype());
-    const std::int64_t all = access.state.memory().element_count(access.target);
-    const std::int64_t count = access.tensor.element_count();
-    if (access.offset < 0 || access.offset > all || count > all - access.offset) {
-        refuse("{}: offset {} and {} elements: expected no more than the window's {} elements on rank {}", name,
-               access.offset, count, all, access.target);
-    }
-    api::check_timeout(name, access.timeout);
-    window::check_sound(access.state.group(), name);
-    check_kept(name, access.state, access.target);
-}
-
-void check_operator(const char* name, AccumulateOp op, DType dtype) {
-    if (!op.is_known()) {
-        refuse("{}: op {}: expected sum, product, min, max, band, bor, bxor, replace or no_op", name,
-               to_string(op.reduction()));
-    }
-    if (!window::is_supported(op, dtype))
-        refuse("{}: op {}: not defined for {}, of which the window is", name, to_string(op.reduction()),
-               to_string(dtype));
-}
-
 /// The Work of an operation; null: it was over when it began.
 Work work_of(const char* name, std::shared_ptr<Operation> operation, std::vector<TensorView> outputs = {}) {
     if (operation) return Work(std::move(operation));
@@ -168,113 +94,6 @@ Work work_of(const char* name, std::shared_ptr<Operation> operation, std::vector
     operation->outputs = std::move(outputs);
     operation->complete_unseen();
     return Work(std::move(operation));
-}
-
-void copy_bytes(std::byte* to, const void* from, std::size_t bytes) {
-    TUTTI_ASSERT(bytes == 0 || (to != nullptr && from != nullptr));
-    if (bytes > 0) std::memmove(to, from, bytes);
-}
-
-/// A signal that follows a put; value 0: none.
-struct Raise {
-    int signal = 0;
-    std::uint64_t value = 0;
-};
-
-// Null: it is done.
-std::shared_ptr<Operation> put_to(const Access& access, const Raise& raise = {}) {
-    check(access);
-    const auto& [signal, value] = raise;
-    if (access.is_mapped()) {
-        copy_bytes(access.there(), access.tensor.data(), access.tensor.byte_count());
-        if (value != 0 && !access.state.memory().raise(access.target, signal, value))
-            refuse("{}: value {}: it would raise signal {} of rank {}, which is {}, beyond 2^64 - 1", access.name,
-                   value, signal, access.target, access.state.memory().value_of(access.target, signal));
-        return nullptr;
-    }
-    Request request = access.request(Request::Kind::put);
-    request.signal = static_cast<std::uint32_t>(signal);
-    request.value = value;
-    return access.state.remote().write(access.name, access.target, request, access.tensor.data(), access.limit());
-}
-
-std::shared_ptr<Operation> get_from(const Access& access, const TensorView& destination) {
-    check(access);
-    auto* const to = static_cast<std::byte*>(destination.data());
-    if (access.is_mapped()) {
-        copy_bytes(to, access.there(), destination.byte_count());
-        return nullptr;
-    }
-    if (destination.byte_count() == 0) return nullptr;
-    return access.state.remote().read(access.name, access.target, access.request(Request::Kind::get), nullptr,
-                                      {to, destination.byte_count()}, access.limit());
-}
-
-std::shared_ptr<Operation> put_signal_to(const char* name, WindowState& state, const ConstTensorView& source,
-                                         int target, const WindowSignalAccess& access) {
-    check_signal(name, state, access.signal);
-    return put_to({name, state, source, target, access.offset, access.timeout}, {access.signal, access.value});
-}
-
-std::shared_ptr<Operation> accumulate_to(const Access& access, AccumulateOp op) {
-    check(access);
-    const DType dtype = access.state.memory().dtype();
-    check_operator(access.name, op, dtype);
-    if (op == AccumulateOp::no_op)
-        refuse("{}: op no_op: expected one that changes elements; get_accumulate reads them", access.name);
-    const ConstTensorView& source = access.tensor;
-    if (source.element_count() == 0) return nullptr;
-    if (access.is_mapped()) {
-        window::update(op, dtype, access.there(), source.data(), nullptr,
-                       static_cast<std::size_t>(source.element_count()));
-        return nullptr;
-    }
-    Request request = access.request(Request::Kind::accumulate);
-    request.op = op;
-    return access.state.remote().write(access.name, access.target, request, source.data(), access.limit());
-}
-
-// `access` is about `before`.
-std::shared_ptr<Operation> get_accumulate_from(const Access& access, const ConstTensorView& source,
-                                               const TensorView& before, AccumulateOp op) {
-    check(access);
-    const DType dtype = access.state.memory().dtype();
-    check_operator(access.name, op, dtype);
-    if (op != AccumulateOp::no_op) {
-        check_tensor(access.name, source, dtype);
-        if (source.element_count() != before.element_count())
-            refuse("{}: before has {} elements: expected {}, as source", access.name, before.element_count(),
-                   source.element_count());
-    }
-    if (before.element_count() == 0) return nullptr;
-    if (access.is_mapped()) {
-        window::update(op, dtype, access.there(), source.data(), before.data(),
-                       static_cast<std::size_t>(before.element_count()));
-        return nullptr;
-    }
-    Request request = access.request(Request::Kind::get_accumulate);
-    request.op = op;
-    return access.state.remote().read(access.name, access.target, request, source.data(),
-                                      {static_cast<std::byte*>(before.data()), before.byte_count()}, access.limit());
-}
-
-// `access` is about `before`.
-std::shared_ptr<Operation> compare_and_swap_at(const Access& access, const void* expected, const void* desired,
-                                               const TensorView& before) {
-    check(access);
-    const DType dtype = access.state.memory().dtype();
-    if (!window::has_one_value(dtype))
-        refuse("{}: the window is of {}: expected a type of at most 8 bytes", access.name, to_string(dtype));
-    if (access.is_mapped()) {
-        window::compare_and_swap(dtype, access.there(), expected, desired, before.data());
-        return nullptr;
-    }
-    std::array<std::byte, 2 * sizeof(std::uint64_t)> both{};
-    std::memcpy(both.data(), expected, size_of(dtype));
-    std::memcpy(both.data() + size_of(dtype), desired, size_of(dtype));
-    return access.state.remote().read(access.name, access.target, access.request(Request::Kind::compare_and_swap),
-                                      both.data(), {static_cast<std::byte*>(before.data()), before.byte_count()},
-                                      access.limit());
 }
 
 /// The address of one element of `dtype` at the target, if this rank maps it and nothing speaks against it; else null,
@@ -402,70 +221,74 @@ Tensor Window::map_remote(int rank) const {
 void Window::put(ConstTensorView source, int target, const WindowAccess& access) const {
     WindowState& state = checked("Window.put");
     const record::PublicCall public_call("Window.put");
-    wait_for(put_to({"Window.put", state, source, target, access.offset, access.timeout}));
+    wait_for(window::put_to({"Window.put", state, source, target, access.offset, access.timeout}));
 }
 
 void Window::get(TensorView destination, int target, const WindowAccess& access) const {
     WindowState& state = checked("Window.get");
     const record::PublicCall public_call("Window.get");
-    wait_for(get_from({"Window.get", state, destination, target, access.offset, access.timeout}, destination));
+    wait_for(window::get_from({"Window.get", state, destination, target, access.offset, access.timeout}, destination));
 }
 
 void Window::put_signal(ConstTensorView source, int target, const WindowSignalAccess& access) const {
     WindowState& state = checked("Window.put_signal");
     const record::PublicCall public_call("Window.put_signal");
-    wait_for(put_signal_to("Window.put_signal", state, source, target, access));
+    wait_for(window::put_signal_to("Window.put_signal", state, source, target, access));
 }
 
 Work Window::iput(ConstTensorView source, int target, const WindowAccess& access) const {
     WindowState& state = checked("Window.iput");
     const record::PublicCall public_call("Window.iput");
-    return work_of("Window.iput", put_to({"Window.iput", state, source, target, access.offset, access.timeout}));
+    return work_of("Window.iput",
+                   window::put_to({"Window.iput", state, source, target, access.offset, access.timeout}));
 }
 
 Work Window::iget(TensorView destination, int target, const WindowAccess& access) const {
     WindowState& state = checked("Window.iget");
     const record::PublicCall public_call("Window.iget");
-    return work_of("Window.iget",
-                   get_from({"Window.iget", state, destination, target, access.offset, access.timeout}, destination),
-                   {destination});
+    return work_of(
+        "Window.iget",
+        window::get_from({"Window.iget", state, destination, target, access.offset, access.timeout}, destination),
+        {destination});
 }
 
 Work Window::iput_signal(ConstTensorView source, int target, const WindowSignalAccess& access) const {
     WindowState& state = checked("Window.iput_signal");
     const record::PublicCall public_call("Window.iput_signal");
-    return work_of("Window.iput_signal", put_signal_to("Window.iput_signal", state, source, target, access));
+    return work_of("Window.iput_signal", window::put_signal_to("Window.iput_signal", state, source, target, access));
 }
 
 void Window::accumulate(ConstTensorView source, int target, AccumulateOp op, const WindowAccess& access) const {
     WindowState& state = checked("Window.accumulate");
     const record::PublicCall public_call("Window.accumulate");
-    wait_for(accumulate_to({"Window.accumulate", state, source, target, access.offset, access.timeout}, op));
+    wait_for(window::accumulate_to({"Window.accumulate", state, source, target, access.offset, access.timeout}, op));
 }
 
 Work Window::iaccumulate(ConstTensorView source, int target, AccumulateOp op, const WindowAccess& access) const {
     WindowState& state = checked("Window.iaccumulate");
     const record::PublicCall public_call("Window.iaccumulate");
-    return work_of("Window.iaccumulate",
-                   accumulate_to({"Window.iaccumulate", state, source, target, access.offset, access.timeout}, op));
+    return work_of(
+        "Window.iaccumulate",
+        window::accumulate_to({"Window.iaccumulate", state, source, target, access.offset, access.timeout}, op));
 }
 
 void Window::get_accumulate(ConstTensorView source, TensorView before, int target, AccumulateOp op,
                             const WindowAccess& access) const {
     WindowState& state = checked("Window.get_accumulate");
     const record::PublicCall public_call("Window.get_accumulate");
-    wait_for(get_accumulate_from({"Window.get_accumulate", state, before, target, access.offset, access.timeout},
-                                 source, before, op));
+    wait_for(window::get_accumulate_from(
+        {"Window.get_accumulate", state, before, target, access.offset, access.timeout}, source, before, op));
 }
 
 Work Window::iget_accumulate(ConstTensorView source, TensorView before, int target, AccumulateOp op,
                              const WindowAccess& access) const {
     WindowState& state = checked("Window.iget_accumulate");
     const record::PublicCall public_call("Window.iget_accumulate");
-    return work_of("Window.iget_accumulate",
-                   get_accumulate_from({"Window.iget_accumulate", state, before, target, access.offset, access.timeout},
-                                       source, before, op),
-                   {before});
+    return work_of(
+        "Window.iget_accumulate",
+        window::get_accumulate_from({"Window.iget_accumulate", state, before, target, access.offset, access.timeout},
+                                    source, before, op),
+        {before});
 }
 
 Work Window::icompare_and_swap(ConstTensorView expected, ConstTensorView desired, TensorView before, int target,
@@ -478,8 +301,8 @@ Work Window::icompare_and_swap(ConstTensorView expected, ConstTensorView desired
         if (one.element_count() != 1) refuse("{}: tensor {}: expected one element", name, one.to_string());
     }
     return work_of(name,
-                   compare_and_swap_at({name, state, before, target, access.offset, access.timeout}, expected.data(),
-                                       desired.data(), before),
+                   window::compare_and_swap_at({name, state, before, target, access.offset, access.timeout},
+                                               expected.data(), desired.data(), before),
                    {before});
 }
 
@@ -497,7 +320,7 @@ void Window::fetch_one(const char* name, DType dtype, const void* value, void* b
                to_string(dtype));
     const ConstTensorView source(value, Extents::of(value == nullptr ? 0 : 1), dtype);
     const TensorView old(before, Extents::of(1), dtype);
-    wait_for(get_accumulate_from({name, state, old, target, access.offset, access.timeout}, source, old, op));
+    wait_for(window::get_accumulate_from({name, state, old, target, access.offset, access.timeout}, source, old, op));
 }
 
 void Window::compare_one(const char* name, DType dtype, const Swap& swap, int target,
@@ -509,8 +332,8 @@ void Window::compare_one(const char* name, DType dtype, const Swap& swap, int ta
             return window::compare_and_swap(dtype, element, swap.expected, swap.desired, swap.before);
     }
     const TensorView old(swap.before, Extents::of(1), dtype);
-    wait_for(compare_and_swap_at({name, state, old, target, access.offset, access.timeout}, swap.expected, swap.desired,
-                                 old));
+    wait_for(window::compare_and_swap_at({name, state, old, target, access.offset, access.timeout}, swap.expected,
+                                         swap.desired, old));
 }
 
 void Window::signal(int target, int signal, std::uint64_t value) const {
@@ -518,7 +341,7 @@ void Window::signal(int target, int signal, std::uint64_t value) const {
     check_signal("Window.signal", state, signal);
     const record::PublicCall public_call("Window.signal");
     const TensorView nothing(nullptr, Extents::of(0), state.memory().dtype());
-    put_to({"Window.signal", state, nothing, target, 0, milliseconds(0)}, {signal, value});
+    window::put_to({"Window.signal", state, nothing, target, 0, milliseconds(0)}, {signal, value});
 }
 
 void Window::wait_signal(int signal, std::uint64_t at_least, milliseconds timeout) const {
