@@ -9,9 +9,9 @@ such as a collective and a size; with --repeat N all is measured N times and the
 holds when all its cases do; its line shows the case that is furthest from the limit, and -v all of them. What could not
 be measured falls short.
 
-Writes BUILD/bench/targets.json: a list of {target, sign, limit, unit, measured, case, holds, cases}. --keep adds to what earlier
-runs with --keep measured (BUILD/bench/measured.json), so that groups can be run one by one. --save FILE writes the lines
-with where and when they were measured, for docs/performance.md (results.py). The exit status tells whether all could be
+Writes BUILD/bench/targets.json: a list of {target, sign, limit, unit, measured, case, holds, cases}. --keep adds to what
+earlier runs measured, back to the last one without it (BUILD/bench/measured.json): so groups can be run one by one, or again
+with what they had lacked. --save FILE writes the lines with where and when they were measured, for docs/performance.md (results.py). The exit status tells whether all could be
 measured, not whether all hold. Ctrl-C ends the measuring; the lines are then of what there is. Needs a quiet machine.
 """
 import argparse
@@ -373,8 +373,9 @@ class Bench:
         return self.options.repeat
 
     def keep(self):
+        """For a later run with --keep."""
         file = self.build / "bench/measured.json"
-        if file.exists():
+        if self.options.keep and file.exists():
             for name, cases in json.loads(file.read_text()).items():
                 for case, values in cases.items():
                     before = self.targets[name].cases.get(case, [])
@@ -411,8 +412,7 @@ class Bench:
         about["turns"] = self.measure()
         out = self.build / "bench"
         out.mkdir(exist_ok=True)
-        if self.options.keep:
-            self.keep()
+        self.keep()
         lines = []
         print(f"\n{'target':76} {'limit':>11} {'measured':>10}  {'':24} the case furthest from the limit")
         for target in self.targets.values():
@@ -437,7 +437,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.05, help="for each row of tutti bench")
     parser.add_argument("--torch-python", default="python3", help="the interpreter that has torch")
     parser.add_argument("--only", default=",".join(groups), help="groups to measure: " + ",".join(groups))
-    parser.add_argument("--keep", action="store_true", help="add to what earlier runs with --keep measured")
+    parser.add_argument("--keep", action="store_true", help="add to what earlier runs measured, back to the last one without it")
     parser.add_argument("--save", metavar="FILE", help="also write the lines, and where they were measured, to this file")
     parser.add_argument("-v", "--verbose", action="store_true", help="also each case")
     options = parser.parse_args()

@@ -102,8 +102,8 @@ class Table(unittest.TestCase):
         self.assertIsNone(self.line(lines, "TCP all_to_all_v, 8 ranks")["measured"])
 
     def test_medians_count_also_over_kept_runs(self):
-        for slow in ([], [("gather", 65536)], []):
-            _, lines = self.run_with("--only", "shm", "--keep", slow=slow)
+        for keep, slow in ([], []), (["--keep"], [("gather", 65536)]), (["--keep"], []):
+            _, lines = self.run_with("--only", "shm", *keep, slow=slow)
         self.assertTrue(self.line(lines, "4 KB to 1 MB")["holds"])
         _, lines = self.run_with("--only", "large", "--keep")
         self.assertTrue(self.line(lines, "4 KB to 1 MB")["holds"], "groups can be run one by one")

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -80,9 +81,14 @@ def make_a_group_alone():
     dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
 
 
+def scratch(test):
+    """Dask's own would stay behind."""
+    return test.enterContext(tempfile.TemporaryDirectory(prefix="tutti-dask-"))
+
+
 class Dask(unittest.TestCase):
     def setUp(self):
-        self.cluster = LocalCluster(n_workers=N, threads_per_worker=1, dashboard_address=None)
+        self.cluster = LocalCluster(n_workers=N, threads_per_worker=1, dashboard_address=None, local_directory=scratch(self))
         self.client = Client(self.cluster)
         self.client.wait_for_workers(N)
         self.addCleanup(self.cluster.close)
@@ -189,7 +195,8 @@ class DaskWithThreads(unittest.TestCase):
     """Workers that run two tasks at once: a process has one default group all the same."""
 
     def test_calls_at_the_same_time_take_turns(self):
-        with LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None) as cluster, Client(cluster) as client:
+        with LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None,
+                          local_directory=scratch(self)) as cluster, Client(cluster) as client:
             client.wait_for_workers(2)
             results = {}
 
