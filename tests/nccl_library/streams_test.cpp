@@ -3,6 +3,7 @@
 #include "ranks.hpp"
 
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -268,7 +269,7 @@ TEST(NcclStreams, that_are_captured_carry_out_their_operations_whenever_the_grap
 }
 
 TEST(NcclStreams, hold_puts_and_waits_for_signals_until_they_are_reached_and_graphs_repeat_them) {
-    const auto body = [](const NcclRank& me) {
+    const auto body = [](const NcclRank& me, std::barrier<>& all_have_looked) {
         int value = me.rank + 1, got = 0;
         ncclWindow_t from = nullptr, to = nullptr;
         good(ncclCommWindowRegister(me.comm, &value, sizeof value, &from, NCCL_WIN_COLL_SYMMETRIC));
@@ -282,6 +283,7 @@ TEST(NcclStreams, hold_puts_and_waits_for_signals_until_they_are_reached_and_gra
         good(ncclWaitSignal(1, &signal, me.comm, stream.handle()));
         std::this_thread::sleep_for(20ms);
         EXPECT_EQ(got, 0);
+        all_have_looked.arrive_and_wait();
         stream.release();
         stream.wait();
         EXPECT_EQ(got, 10 * (signal.peer + 1));
@@ -305,8 +307,10 @@ TEST(NcclStreams, hold_puts_and_waits_for_signals_until_they_are_reached_and_gra
         good(ncclCommGetAsyncError(me.comm, &state));
         EXPECT_EQ(state, ncclInvalidUsage) << ncclGetLastError(me.comm);
     };
-    on_ranks(1, body);
-    on_ranks(2, body);
+    for (const int ranks : {1, 2}) {
+        std::barrier<> all_have_looked(ranks);
+        on_ranks(ranks, [&](const NcclRank& me) { body(me, all_have_looked); });
+    }
 }
 
 TEST(NcclStreams, that_the_driver_refuses_are_errors_of_the_call) {
