@@ -7,7 +7,8 @@ Usage: veth.py [--tutti build/bin/tutti] [--rounds 3] [--seconds 0.3] [--collect
                [--only tutti,unchecked,encrypted,named,wire,exchange,openmpi,mpich,gloo]
 
 Needs root, iproute2 and a C++ compiler; iperf3, the peers' programs (`make bench` builds them) and libgloo-dev where
-present. Contenders take turns, round by round; the table shows medians over the rounds. Everything is removed at the end,
+present. Contenders take turns, round by round; the table shows medians over the rounds, and the
+CPU time of all ranks a byte. Everything is removed at the end,
 also after a failure.
 
 unchecked tutti without checksums of what it sends; only where it is asked for.
@@ -177,6 +178,7 @@ class Bench:
     def __init__(self, options, hosts, work):
         self.o, self.hosts, self.work = options, hosts, work
         self.port = 29600
+        self.cpu_of_run, self.cpu_us = {}, {}  # of the last contender; of all, by (name, collective, size)
         self.ranks = options.ranks_per_host * options.hosts
         self.crowded = os.cpu_count() < self.ranks
         self.pin = "pin" if options.ranks_per_host == 1 and not self.crowded else "free"
@@ -225,8 +227,11 @@ class Bench:
         found, contenders = {}, self.contenders()
         for _ in range(self.o.rounds):
             for name, contender in contenders.items():
+                self.cpu_of_run = {}
                 for key, us in contender().items():
                     found.setdefault(name, {}).setdefault(key, []).append(us)
+                for key, us in self.cpu_of_run.items():
+                    self.cpu_us.setdefault((name, *key), []).append(us)
         return found
 
     def peer(self, name):
@@ -259,13 +264,13 @@ class Bench:
     def sampling(self, report):
         return ["--sizes", ",".join(map(str, self.sizes)), "--seconds", str(self.o.seconds), "--json", report]
 
-    @staticmethod
-    def read(name, report):
+    def read(self, name, report):
         with open(report) as file:
             rows = json.load(file)
         for row in rows:
             if row["wrong"]:
                 raise RuntimeError(f"{name}: {row['wrong']} elements are wrong at {row['bytes']} bytes")
+        self.cpu_of_run = {(row["collective"], row["bytes"]): row["cpu_us"] for row in rows}
         return {(row["collective"], row["bytes"]): row["median_us"] for row in rows}
 
     def wire(self):
@@ -379,22 +384,25 @@ def main():
     try:
         rate = options.link_rate or ("500mbit" if options.links > 1 else "")
         with Hosts(options.hosts, options.links, rate, options.delay, options.loss, carrier_of(options.tutti)) as hosts:
-            measured = Bench(options, hosts, work).measured()
+            bench = Bench(options, hosts, work)
+            measured = bench.measured()
     finally:
         shutil.rmtree(work, ignore_errors=True)
     rows = [{"contender": name, "case": size, "what": what if name == "exchange" else f"{what} {human(size)}", "collective": what,
-             "ranks": options.hosts * options.ranks_per_host, "median_us": statistics.median(values), "all_us": values}
+             "ranks": options.hosts * options.ranks_per_host, "median_us": statistics.median(values), "all_us": values,
+             "cpu_us": statistics.median(bench.cpu_us.get((name, what, size), [0]))}
             for name, keys in measured.items() for (what, size), values in keys.items()]
     if options.json:
         with open(options.json, "w") as file:
             json.dump(rows, file, indent=1)
     ours = {(row["collective"], row["case"]): row["median_us"] for row in rows if row["contender"] == "tutti"}
-    print(f"{'contender':10} {'what':>22} {'median us':>12} {'GB/s':>7} {'tutti/it':>9}   rounds")
+    print(f"{'contender':10} {'what':>22} {'median us':>12} {'GB/s':>7} {'tutti/it':>9} {'cpu ns/B':>9}   rounds")
     for row in rows:
         rate = f"{row['case'] / row['median_us'] / 1000:7.2f}" if row["case"] >= 1 << 20 else " " * 7
         key = row["collective"], row["case"]
         ratio = f"{ours[key] / row['median_us']:9.2f}" if key in ours else " " * 9
-        print(f"{row['contender']:10} {row['what']:>22} {row['median_us']:12.2f} {rate} {ratio}   "
+        cpu = f"{row['cpu_us'] * 1000 / row['case']:9.2f}" if row["case"] >= 1 << 10 and row["cpu_us"] > 0 else " " * 9
+        print(f"{row['contender']:10} {row['what']:>22} {row['median_us']:12.2f} {rate} {ratio} {cpu}   "
               + " ".join(f"{us:.1f}" for us in row["all_us"]))
     return 0
 

@@ -32,6 +32,11 @@ def state(pid):
     return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
 
 
+def is_pending(number, pid):
+    masks = re.findall(r"^(?:SigPnd|ShdPnd):\s*(\w+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return any(int(mask, 16) >> number - 1 & 1 for mask in masks)
+
+
 def children(pid):
     return [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
@@ -213,7 +218,10 @@ def heard(job, said, text, count, seconds=60):
         more = b""
         if select.select([job.stdout], [], [], max(0, end - time.monotonic()))[0]:
             more = os.read(job.stdout.fileno(), 65536)
-        assert more, f"expected {text} {count} times within {seconds} s, got {said}, exit status {job.poll()}"
+        if not more:
+            status = job.poll()
+            job.kill()  # or the test would wait for its end
+            raise AssertionError(f"expected {text} {count} times within {seconds} s, got {said}, exit status {status}")
         said += more
     return said
 
@@ -233,6 +241,8 @@ class PassedOn(CliCase):
                     if not stopped:
                         job.kill()
                     self.assertTrue(stopped)
+                    # The kernel takes SIGTSTP back from a rank that has had no core to handle it when SIGCONT comes.
+                    self.assertTrue(until(lambda: not any(is_pending(signal.SIGTSTP, pid) for pid in children(job.pid))))
                     job.send_signal(signal.SIGCONT)
                 said = heard(job, said, f"got {name}\n".encode(), 2)
             job.send_signal(signal.SIGTERM)
