@@ -11,8 +11,8 @@ be measured falls short.
 
 Writes BUILD/bench/targets.json: a list of {target, sign, limit, unit, measured, case, holds, cases}. --keep adds to what
 earlier runs measured, back to the last one without it (BUILD/bench/measured.json): so groups can be run one by one, or again
-with what they had lacked. --save FILE writes the lines with where and when they were measured, for docs/performance.md (results.py). The exit status tells whether all could be
-measured, not whether all hold. Ctrl-C ends the measuring; the lines are then of what there is. Needs a quiet machine.
+with what they had lacked. --save FILE writes the lines with where and when they were measured, for docs/performance.md
+(results.py). The exit status tells whether all could be measured, not whether all hold. Ctrl-C ends the measuring; the lines are then of what there is. Needs a quiet machine.
 """
 import argparse
 import json

@@ -7,9 +7,8 @@ Usage: veth.py [--tutti build/bin/tutti] [--rounds 3] [--seconds 0.3] [--collect
                [--only tutti,unchecked,encrypted,named,wire,exchange,openmpi,mpich,gloo]
 
 Needs root, iproute2 and a C++ compiler; iperf3, the peers' programs (`make bench` builds them) and libgloo-dev where
-present. Contenders take turns, round by round; the table shows medians over the rounds, and the
-CPU time of all ranks a byte. Everything is removed at the end,
-also after a failure.
+present. Contenders take turns, round by round; the table shows medians over the rounds, and the CPU time
+of all ranks a byte. Everything is removed at the end, also after a failure.
 
 unchecked tutti without checksums of what it sends; only where it is asked for.
 encrypted tutti by TLS (TUTTI_TLS=on); only where it is asked for.
