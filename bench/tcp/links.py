@@ -75,11 +75,11 @@ def main():
         for name in networks:
             rows += measure(options, name, work)
             print(f"links.py: {NETWORKS[name][0]} measured", file=sys.stderr, flush=True)
+            if options.json:  # a later network may take too long
+                with open(options.json, "w") as file:
+                    json.dump(rows, file, indent=1)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump(rows, file, indent=1)
     print("| collective | " + " | ".join(NETWORKS[name][0] for name in networks) + " |")
     print("|---|" + "---|" * len(networks))
     for collective in options.collective.split(","):

@@ -244,11 +244,12 @@ class Bench:
 
     def regret(self):
         """Of each case the time of the algorithm that is chosen to that of the best, in turns of one run."""
-        with open(self.own(["--regret", "--rounds", "3"], {})) as file:
+        # Every algorithm, three times: with 20 ms each way that takes minutes.
+        with open(self.own(["--regret", "--rounds", "3"], {}, limit=600)) as file:
             return {(row["collective"], row["bytes"]): (1 + row["regret_percent"] / 100, row["chosen"], row["best"])
                     for row in json.load(file)}
 
-    def own(self, more, environment):
+    def own(self, more, environment, limit=120):
         layout = self.layout()
         self.port += 1
         report = os.path.join(self.work, "tutti.json")
@@ -257,7 +258,7 @@ class Bench:
             command.append("--no-pin")
         finish([self.hosts.start(host, command, RANK=rank, WORLD_SIZE=len(layout), MASTER_ADDR=self.hosts.addresses[0],
                                  MASTER_PORT=self.port, **environment)
-                for rank, host in enumerate(layout)])
+                for rank, host in enumerate(layout)], limit)
         return report
 
     def sampling(self, report):

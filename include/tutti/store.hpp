@@ -64,6 +64,9 @@ class TUTTI_API StoreBackend {
     virtual std::string local_host() const { return {}; }
     /// Every wait, now and later, ends within 100 ms with Aborted and this reason.
     virtual void abort(const std::string& reason);
+    /// The shortest round trip that the connection to the store's server has seen so far. Zero (the default): there is
+    /// no such connection, or nobody knows.
+    virtual std::chrono::microseconds round_trip() const { return {}; }
 
  protected:
     /// For the waits of an implementation; raised by abort().

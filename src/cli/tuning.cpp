@@ -10,7 +10,8 @@ namespace tutti::cli {
 
 algorithm::Tuning tuning_of_this_host() {
     const tune::Setting setting = tune::setting_from_environment(tune::Files::read);
-    return tune::decided(tune::decide(setting, env::get("TUTTI_ALGORITHM").value_or(""), {tune::offer(setting, true)}));
+    return tune::decided(
+        tune::decide(setting, env::get("TUTTI_ALGORITHM").value_or(""), {tune::offer(setting, true, {})}));
 }
 
 std::string source_of(const algorithm::Layout& layout) {

@@ -10,8 +10,8 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -375,6 +375,14 @@ Address local_address(int fd) {
 }
 Address peer_address(int fd) {
     return address_by(::getpeername, fd, "peer's");
+}
+
+std::optional<std::chrono::microseconds> round_trip(int fd) noexcept {
+    TUTTI_ASSERT(fd >= 0);
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
+    return std::chrono::microseconds(info.tcpi_min_rtt);
 }
 
 bool is_loopback(const std::string& host) {

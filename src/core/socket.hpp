@@ -10,6 +10,7 @@
 #include "core/interrupt.hpp"
 #include "core/unique_fd.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -67,6 +68,10 @@ void end_when_silent(int fd, std::chrono::milliseconds limit);
 /// The numeric addresses of the two ends of a TCP socket.
 Address local_address(int fd);
 Address peer_address(int fd);
+/// The shortest round trip that a connected socket has seen; nullopt if it is not a TCP socket.
+std::optional<std::chrono::microseconds> round_trip(int fd) noexcept;
+/// A peer whose round trip takes that long is far: the way counts, not only what the two kernels do.
+inline constexpr std::chrono::microseconds far_round_trip{100};
 /// Whether the host is in 127.0.0.0/8, is ::1, or is a name with only such addresses ("localhost").
 bool is_loopback(const std::string& host);
 /// Whether an address of `host` belongs to this host. DistNetworkError if the name is still unknown at `until_known`.

@@ -226,6 +226,19 @@ TEST(Socket, tells_loopback_and_multicast_addresses) {
         EXPECT_EQ(net::to_address(wrong), std::nullopt) << wrong;
 }
 
+TEST(Socket, tells_the_round_trip_of_tcp_alone) {
+    const UniqueFd listener = listen_tcp("127.0.0.1", 0);
+    const UniqueFd client = connect_tcp(local_address(listener.get()), soon(), nullptr);
+    const auto seen = round_trip(client.get());
+    ASSERT_TRUE(seen.has_value());
+    EXPECT_GT(seen->count(), 0);
+    EXPECT_LT(*seen, 1s);
+    std::array<int, 2> pair{-1, -1};
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()), 0);
+    const UniqueFd one(pair[0]), other(pair[1]);
+    EXPECT_EQ(round_trip(one.get()), std::nullopt);
+}
+
 TEST(Socket, a_name_that_does_not_exist_fails_at_the_deadline) {
     const std::string text = message_of<DistNetworkError>([] {
         (void)connect_tcp({"no.such.host.invalid", 1}, Deadline::after(1s), nullptr);

@@ -2,8 +2,8 @@
 
 #include "algorithm/scale.hpp"
 #include "core/assert.hpp"
+#include "core/socket.hpp"
 #include "transport/mailbox.hpp"
-#include "transport/tcp/congestion.hpp"
 
 #include <tutti/error.hpp>
 
@@ -18,8 +18,9 @@ namespace tutti::simulate {
 namespace {
 
 using schedule::StepKind;
-static_assert(algorithm::longest_eager_bytes(transport::far_us / 2.0 - 1) == transport::Mailbox::eager_bytes);
-static_assert(algorithm::longest_eager_bytes(transport::far_us / 2.0) == transport::Mailbox::eager_bytes_to_far);
+static_assert(algorithm::longest_eager_bytes(net::far_round_trip.count() / 2.0 - 1) == transport::Mailbox::eager_bytes);
+static_assert(algorithm::longest_eager_bytes(net::far_round_trip.count() / 2.0) ==
+              transport::Mailbox::eager_bytes_to_far);
 
 std::uint64_t mixed(std::uint64_t x) {  // splitmix64
     x += 0x9e3779b97f4a7c15;

@@ -81,6 +81,7 @@ class PrefixBackend : public StoreBackend {
     }
     std::string describe() const override { return fmt::format("PrefixStore({}, {})", prefix_, inner_->describe()); }
     std::string local_host() const override { return inner_->local_host(); }
+    std::chrono::microseconds round_trip() const override { return inner_->round_trip(); }
     void abort(const std::string& reason) override { inner_->abort(reason); }
 
  private:

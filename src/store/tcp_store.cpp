@@ -109,6 +109,7 @@ class TcpBackend : public StoreBackend {
     }
     std::string describe() const override { return name_; }
     std::string local_host() const override { return local_host_; }
+    std::chrono::microseconds round_trip() const override { return round_trip_; }
     bool set_will(std::string_view key, std::string_view value, Milliseconds timeout) override {
         call(Op::set_will, "set_will", {key, value}, timeout, key);
         return true;
@@ -124,6 +125,7 @@ class TcpBackend : public StoreBackend {
         TUTTI_ASSERT(local_host_.empty());
         const bool open = is_every_address(listens) && net::is_loopback(client_.local_host());
         local_host_ = open ? every_address : client_.local_host();
+        round_trip_ = net::round_trip(client_.raw().fd).value_or(round_trip_);
         if (fields->size() == 4) {  // the server may have a standby
             const auto id = store::decode_number((*fields)[3]);
             if (!id) throw_nonsense();
@@ -210,6 +212,7 @@ class TcpBackend : public StoreBackend {
     const net::Address address_;
     std::string name_;
     std::string local_host_;
+    std::chrono::microseconds round_trip_{};
     std::shared_ptr<store::TcpServer> server_;  // outlives the client's connection to it
     store::TcpClient client_;
     std::optional<store::FailoverClient> failover_;

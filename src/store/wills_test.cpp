@@ -156,6 +156,9 @@ TEST(Listening, of_a_master_with_a_secret_reaches_every_address_and_without_one_
     EXPECT_TRUE(reaches("127.0.0.1", closed.port()));
     EXPECT_FALSE(reaches("127.9.9.9", closed.port()));
     EXPECT_EQ(closed.backend()->local_host(), "127.0.0.1");
+    EXPECT_GT(closed.backend()->round_trip().count(), 0);
+    EXPECT_EQ(PrefixStore("in it", closed).backend()->round_trip(), closed.backend()->round_trip());
+    EXPECT_EQ(HashStore().backend()->round_trip().count(), 0);
 }
 
 TEST(Listening, says_once_that_somebody_has_another_secret) {

@@ -5,6 +5,7 @@
 #include "core/env.hpp"
 #include "core/log.hpp"
 #include "core/settings.hpp"
+#include "core/socket.hpp"
 #include "core/suggestion.hpp"
 #include "core/whole_file.hpp"
 #include "object/codec.hpp"
@@ -181,7 +182,8 @@ Setting setting_from_environment(Files files) {
     return setting;
 }
 
-std::string offer(const Setting& setting, bool rank_0) {
+std::string offer(const Setting& setting, bool rank_0, std::chrono::microseconds round_trip) {
+    TUTTI_ASSERT(round_trip.count() >= 0);
     if (setting.numbers == Setting::Numbers::none) return {};
     Known& known = this_hosts();
     const std::lock_guard lock(known.mutex);
@@ -189,6 +191,10 @@ std::string offer(const Setting& setting, bool rank_0) {
     if (!known.numbers) return {};
     CostModel costs = known.numbers->costs;
     if (settings::huge_pages() != settings::HugePages::all) costs.pull_huge_gbps = costs.pull_gbps;
+    if (round_trip >= net::far_round_trip) {
+        const double under_way = static_cast<double>(round_trip.count()) / 2;
+        costs.tcp_us = std::max(costs.tcp_us, costs.tcp_send_us + under_way + costs.tcp_receive_us);
+    }
     return object::encode_string(object_of(costs));
 }
 

@@ -2,6 +2,7 @@
 #include "tune/tune.hpp"
 
 #include "algorithm/select.hpp"
+#include "core/socket.hpp"
 #include "object/codec.hpp"
 #include "tune/cache.hpp"
 #include "tune/machine.hpp"
@@ -327,7 +328,7 @@ TEST(Offer, measures_again_what_was_measured_on_a_busy_machine) {
     ASSERT_TRUE(Cache(topology()).save(busy));
     // A process keeps its findings: another one asks.
     const pid_t child = ::fork();
-    if (child == 0) ::_exit(offer({}, true).empty() ? 1 : 0);
+    if (child == 0) ::_exit(offer({}, true, {}).empty() ? 1 : 0);
     int status = 1;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_EQ(status, 0);
@@ -338,6 +339,18 @@ TEST(Offer, measures_again_what_was_measured_on_a_busy_machine) {
         ::setenv("XDG_CACHE_HOME", before.c_str(), 1);
     ASSERT_TRUE(now.has_value());
     EXPECT_GT(now->circumstances.when, 1'700'000'000);
+}
+
+TEST(Offer, a_far_store_makes_messages_take_longer_and_a_near_one_changes_nothing) {
+    const auto numbers = [](std::chrono::microseconds round_trip) {
+        return costs_of(object::decode_string(offer({}, true, round_trip))).value();
+    };
+    const CostModel here = numbers({});
+    EXPECT_EQ(numbers(net::far_round_trip - std::chrono::microseconds(1)), here);
+    CostModel far = numbers(std::chrono::milliseconds(40));
+    EXPECT_DOUBLE_EQ(far.tcp_us, 20'000 + here.tcp_send_us + here.tcp_receive_us);
+    far.tcp_us = here.tcp_us;
+    EXPECT_EQ(far, here);
 }
 
 TEST(Setting, is_read_from_a_list) {

@@ -219,9 +219,12 @@ void World::meet_the_others(const ProcessGroupOptions& options, rendezvous::Atte
             verdicts_.hear(v);
             driver_.wake();
         },
-        [&] { return size() > 1 ? tune::offer(setting, rank() == 0) : std::string(); }, decide, on_decision,
-        [this](const UniqueFd& visitor) { sharing_.give_to(visitor); }, transport::PeerMemory::place_to_try(),
-        cannot_share, &attempt, joining.terms, joining.check});
+        [&] {
+            return size() > 1 ? tune::offer(setting, rank() == 0, options.store.backend()->round_trip())
+                              : std::string();
+        },
+        decide, on_decision, [this](const UniqueFd& visitor) { sharing_.give_to(visitor); },
+        transport::PeerMemory::place_to_try(), cannot_share, &attempt, joining.terms, joining.check});
     setup_.store = attempt.store();
     groups_.use(setup_.store);
     const auto& cards = membership_->cards();

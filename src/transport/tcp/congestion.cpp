@@ -3,6 +3,7 @@
 #include "core/assert.hpp"
 #include "core/env.hpp"
 #include "core/log.hpp"
+#include "core/socket.hpp"
 #include "core/suggestion.hpp"
 #include "core/unique_fd.hpp"
 
@@ -14,7 +15,7 @@
 #include <sys/socket.h>
 
 #include <array>
-#include <cstdint>
+#include <chrono>
 #include <fstream>
 #include <mutex>
 #include <string_view>
@@ -23,7 +24,7 @@
 namespace tutti::transport {
 namespace {
 
-constexpr std::uint32_t near_us = 1000;  // a round trip within a data centre
+constexpr std::chrono::milliseconds near{1};  // a round trip within a data centre
 
 bool choose(int fd, std::string_view name) noexcept {
     TUTTI_ASSERT(fd >= 0 && !name.empty());
@@ -37,14 +38,6 @@ std::string congestion_of(int fd) {
     char name[16] = {};
     socklen_t size = sizeof name - 1;
     return ::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &size) == 0 ? name : "";
-}
-
-std::optional<std::uint32_t> round_trip_us(int fd) noexcept {
-    TUTTI_ASSERT(fd >= 0);
-    tcp_info info{};
-    socklen_t size = sizeof info;
-    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
-    return info.tcpi_min_rtt;
 }
 
 Congestion Congestion::from_environment() {
@@ -72,7 +65,7 @@ void Congestion::apply(int fd) const noexcept {
     if (name_ == "system") return;
     if (name_ != "auto") return static_cast<void>(choose(fd, name_));
     const std::string systems = congestion_of(fd);
-    if (!systems.starts_with("bbr") || round_trip_us(fd).value_or(near_us) >= near_us || !choose(fd, "reno")) return;
+    if (!systems.starts_with("bbr") || net::round_trip(fd).value_or(near) >= near || !choose(fd, "reno")) return;
     static std::once_flag said;
     std::call_once(said, [&] {
         TUTTI_INFO(

@@ -3,8 +3,6 @@
 // Threads: a value; any.
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
 
 namespace tutti::transport {
@@ -26,10 +24,5 @@ class Congestion {
 
 /// The congestion control algorithm that a socket uses; empty if it is not a TCP socket.
 std::string congestion_of(int fd);
-
-/// A peer whose round trip takes that long is far (Stream::is_far).
-inline constexpr std::uint32_t far_us = 100;
-/// The shortest round trip that a connected socket has seen, in microseconds; nullopt if it is not a TCP socket.
-std::optional<std::uint32_t> round_trip_us(int fd) noexcept;
 
 }  // namespace tutti::transport

@@ -1,6 +1,7 @@
 #include "transport/tcp/socket_stream.hpp"
 
 #include "core/assert.hpp"
+#include "core/socket.hpp"
 
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -44,7 +45,7 @@ void SocketStream::add(security::Connection connection) {
     TUTTI_ASSERT(connection.fd.get() >= 0);
     if (lanes_.size() >= lanes_max) return;  // more than any peer makes
     congestion_.apply(connection.fd.get());
-    far_ |= round_trip_us(connection.fd.get()).value_or(0) >= far_us;
+    far_ |= net::round_trip(connection.fd.get()).value_or(std::chrono::microseconds()) >= net::far_round_trip;
     if (connection.wire.is_encrypted()) checksums_ = Checksums::off;
     lanes_.push_back(std::make_unique<Lane>(std::move(connection), checksums_));
     wants_lane_ = false;
