@@ -41,8 +41,11 @@ if(NOT TUTTI_SANITIZE)
   add_link_options(LINKER:-z,relro LINKER:-z,now)
 endif()
 
-# No file that is installed names the folder in which it was built: two builds of the same sources are equal.
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  # What nothing calls stays out of what is linked.
+  add_compile_options(-ffunction-sections -fdata-sections)
+  add_link_options(LINKER:--gc-sections)
+  # No file that is installed names the folder in which it was built: two builds of the same sources are equal.
   add_compile_options(-ffile-prefix-map=${PROJECT_BINARY_DIR}=build -ffile-prefix-map=${PROJECT_SOURCE_DIR}=.)
 endif()
 
