@@ -97,6 +97,7 @@ int main(int argc, char** argv) {
     try {
         collectives(rank, size);
         messages(rank, size);
+        tutti::barrier();  // or rank 0 may hear of the mistake while it still receives
         mistake(argc > 1 ? argv[1] : "clean", rank, size);
     } catch (const tutti::DistError& error) {
         std::printf("%s\n", error.what());

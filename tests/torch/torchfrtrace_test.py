@@ -62,6 +62,7 @@ def everything(rank: int, n: int, folder: str, case: str) -> None:
             dist.recv(torch.empty(3))
     else:
         dist.send(torch.ones(3), 0)
+    dist.barrier()  # or rank 0 may hear of the mistake while it still receives
     last = n - 1
     dist.distributed_c10d._set_pg_timeout(timedelta(seconds=3), dist.group.WORLD)
     try:
