@@ -37,8 +37,8 @@ Setting setting_from_environment(Files files);
 
 /// The numbers of this host, encoded for rank 0; empty if there are none. They come from the cache; otherwise one
 /// process of the host measures them, and rank 0 always does. Measures once in a process; later calls return the same.
-/// `round_trip`: of a message to the rank that decides, as TCP has seen it. A far one makes messages over TCP, which
-/// are measured inside the host, as long under way as that (tcp_us).
+/// `round_trip`: to the server of the store, which is usually on rank 0's host (StoreBackend::round_trip). Where it is
+/// far, messages over TCP, which are measured inside the host, count as being as long under way (tcp_us).
 std::string offer(const Setting& setting, bool rank_0, std::chrono::microseconds round_trip);
 
 /// The names of the numbers that offer() could not measure, for which defaults are used: the machine was too busy (the
