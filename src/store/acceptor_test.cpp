@@ -5,10 +5,13 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <thread>
 #include <vector>
@@ -32,18 +35,24 @@ void allow_more(int count, bool hard_too) {
     ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/// A socket that connects later, and needs no further descriptor for it.
+UniqueFd a_socket() {
+    return UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+}
+
+bool connect_to(const UniqueFd& socket, std::uint16_t port) {
+    sockaddr_in address{
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+    return ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+}
+
 // Limits stay lowered: each test runs in a process of its own.
 void serve_many_clients_below_the_hard_limit() {
     ::setenv("TUTTI_STORE_LOCAL", "0", 1);
     const TCPStore store = a_master();
-    std::vector<UniqueFd> strangers;
-    // There is a descriptor for each connect_raw(), whatever the server's thread opens, and none for the second
-    // accept(2).
-    UniqueFd for_second(::dup(0));
-    allow_more(2, false);
-    strangers.push_back(connect_raw(store.port()));
-    for_second.reset();
-    strangers.push_back(connect_raw(store.port()));
+    const UniqueFd stranger = a_socket();
+    allow_more(0, false);  // none for the server's end of the connection
+    if (!connect_to(stranger, store.port())) std::_Exit(2);
     for (int i = 0; i < 500 && descriptors::limits().soft != descriptors::limits().hard; ++i)
         std::this_thread::sleep_for(10ms);
     TCPStore late = a_client(store.port());
