@@ -276,7 +276,7 @@ void Places::decide(Instant now) {
 
 void Places::admit(Place& place, const NodeCard& card, Instant now) {
     TUTTI_ASSERT(&place == &places_[static_cast<std::size_t>(card.node)]);
-    if (place.member) (changes() ? lost_.emplace_back() : replaced_.emplace()) = {card.node, words_of_loss(place)};
+    if (place.member) (changes() ? lost_.emplace_back() : replaced_.emplace()) = Lost{card.node, words_of_loss(place)};
     place = Place{.holder = card, .heard_at = now};
     if (card.node != own_.node) place.sign = store_.get(beat_key(card));
     if (!running_ || !changes()) return;
