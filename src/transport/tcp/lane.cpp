@@ -67,6 +67,13 @@ std::size_t Lane::unacknowledged() const noexcept {
     return queued(fd_.get(), SIOCOUTQ);
 }
 
+void Lane::look_at_pace(Instant now) {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    if (::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0)
+        pace_.look(now, info.tcpi_bytes_acked, unacknowledged());
+}
+
 bool Lane::begin(const ChunkStart& start, std::uint64_t begin, std::uint64_t end, const Window& window) {
     TUTTI_ASSERT(!sending() && !ending_);
     TUTTI_ASSERT(begin < end && end - begin <= chunk_bytes_max);

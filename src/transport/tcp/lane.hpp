@@ -13,6 +13,7 @@
 
 #include "core/assert.hpp"
 #include "security/wire.hpp"
+#include "transport/tcp/lane_choice.hpp"
 
 #include <algorithm>
 #include <array>
@@ -96,6 +97,9 @@ class Lane {
     std::size_t unsent() const noexcept;
     /// The bytes that the kernel has accepted and the peer's kernel has not acknowledged.
     std::size_t unacknowledged() const noexcept;
+    /// Learns how quickly the network takes bytes from it.
+    void look_at_pace(Instant now);
+    double rate() const noexcept { return pace_.rate(); }
     /// Begins the chunk of the bytes from `begin` to `end`: passes `start`, then as many of the bytes as possible, to
     /// the kernel. If the kernel accepts nothing, returns false without effect.
     bool begin(const ChunkStart& start, std::uint64_t begin, std::uint64_t end, const Window& window);
@@ -150,6 +154,7 @@ class Lane {
     std::string why_;
     bool broke_off_ = false;
 
+    LanePace pace_;
     ChunkStart out_start_;
     std::size_t out_sent_ = 0;  // including out_start_
     std::uint64_t out_begin_ = 0, out_end_ = 0;

@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <utility>
 
 namespace tutti::transport {
@@ -140,6 +142,7 @@ std::size_t SocketStream::send(const Window& window) {
     const std::uint64_t end = window.end();
     for (const auto& lane : lanes_) lane->go_on(window);
     use(growth_.in_use(lanes(), peer_wants_));
+    if (used_ > 1) look_at_paces();
     for (std::uint64_t full = 0; assigned_ < end;) {
         const auto index = lane_for_next(full);
         if (!index) break;
@@ -197,22 +200,24 @@ ChunkHeader SocketStream::header_of(std::uint32_t number, std::uint64_t begin, s
     return header;
 }
 
-// Of the lanes that take more now and are not in the set `full`, the one with the fewest bytes under way: a quick one.
+void SocketStream::look_at_paces() {
+    const Instant now = Clock::now();
+    if (now < next_look_) return;
+    next_look_ = now + LanePace::between_looks;
+    for (std::size_t i = 0; i < used_; ++i) lanes_[i]->look_at_pace(now);
+}
+
+// Of the lanes that take more now and are not in the set `full`, the one that brings it first.
 std::optional<std::size_t> SocketStream::lane_for_next(std::uint64_t full) const {
     TUTTI_ASSERT(used_ >= 1 && used_ <= lanes_.size());
-    std::optional<std::size_t> best;
-    std::size_t fewest = 0;
+    if (used_ == 1) return lanes_[0]->sending() || full != 0 ? std::nullopt : std::optional<std::size_t>(0);
+    std::array<LaneLoad, lanes_max> loads;
     for (std::size_t i = 0; i < used_; ++i) {
         const Lane& lane = *lanes_[i];
-        if (lane.sending() || (full >> i & 1U) != 0) continue;
-        if (used_ == 1) return i;
-        if (lane.unsent() > chunk_bytes) continue;
-        const std::size_t count = lane.unacknowledged();
-        if (best && count >= fewest) continue;
-        best = i;
-        fewest = count;
+        const bool takes = !lane.sending() && (full >> i & 1U) == 0 && lane.unsent() <= chunk_bytes;
+        loads[i] = {takes, lane.unacknowledged(), lane.rate()};
     }
-    return best;
+    return choose_lane(std::span(loads).first(used_), chunk_bytes);
 }
 
 bool SocketStream::brings_next_chunk(Lane& lane) {

@@ -5,12 +5,12 @@
 // flow, long routes whose bandwidth-delay product exceeds a socket's buffer. There a stream uses several connections,
 // called lanes.
 //
-// Bytes travel in chunks (lane.hpp), each on the first lane that accepts it: a fast lane gets more chunks than a slow
-// one. While one lane suffices, the stream writes on that one only. The reader takes chunks in the order of their
-// numbers; one that arrives early stays in its socket's buffer. A chunk without bytes is the last one: a rank that
-// leaves waits until the kernels of its peers have acknowledged it, and thus all bytes before it. Source: striping over
-// sockets as in PSockets (Sivakumar, Bailey and Grossman, 2000), here with a number for each piece instead of fixed
-// turns.
+// Bytes travel in chunks (lane.hpp), each on the lane that brings it first (lane_choice.hpp): a fast lane gets more
+// chunks than a slow one. While one lane suffices, the stream writes on that one only. The reader takes chunks in the
+// order of their numbers; one that arrives early stays in its socket's buffer. A chunk without bytes is the last one: a
+// rank that leaves waits until the kernels of its peers have acknowledged it, and thus all bytes before it. Source:
+// striping over sockets as in PSockets (Sivakumar, Bailey and Grossman, 2000), here with a number for each piece
+// instead of fixed turns.
 #pragma once
 
 #include "core/deadline.hpp"
@@ -75,6 +75,7 @@ class SocketStream final : public Stream {
     void use(int count);
     std::size_t send(const Window& window);
     std::optional<std::size_t> lane_for_next(std::uint64_t full) const;
+    void look_at_paces();
     std::size_t header_alone(const Window& window) const;
     ChunkHeader header_of(std::uint32_t number, std::uint64_t begin, std::uint64_t end, const Window& window);
     bool broken() const noexcept;
@@ -108,6 +109,7 @@ class SocketStream final : public Stream {
         std::uint32_t value = 0;
     } sum_;
     std::size_t used_ = 1;       // lanes on which to write
+    Instant next_look_{};        // at the speeds of the lanes
     int peer_wants_ = 1;         // lanes that the peer wants for its own bytes
     std::uint32_t next_in_ = 0;  // number of the chunk whose bytes come next
     Lane* in_ = nullptr;         // the lane that has begun to bring this chunk
