@@ -5,15 +5,15 @@
 // in their order, waits for them, and a rank that keeps a limited number of bytes under way (a pipeline's pieces)
 // leaves the quick lanes idle meanwhile. Source: the earliest arrival of ECF for Multipath TCP (Lim, Nahum, Towsley and
 // Gibbens, CoNEXT 2017), with the rate that a lane's acknowledgements show, since its round trip tells of its queue.
-// Unlike ECF no
-// chunk waits for a quicker lane that takes nothing now: with a low threshold that cost 40 % where lanes share links,
-// and with a high one it gained 7 % on two unequal links.
+// Unlike ECF no chunk waits for a quicker lane that takes nothing now: with a low threshold that cost 40 % where lanes
+// share links, and with a high one it gained 7 % on two unequal links.
 //
 // Threads: values; one at a time.
 #pragma once
 
 #include "core/deadline.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -27,8 +27,8 @@ class LanePace {
     static constexpr std::chrono::milliseconds between_looks{8};
 
     /// `acknowledged`: bytes so far, by the peer's kernel; `under_way`: those that it has not acknowledged. Only a
-    /// stretch at both ends of which bytes were under way tells of the network; a rank that was elsewhere for long
-    /// tells nothing.
+    /// stretch at both ends of which bytes were under way tells of the network, and not if the rank was elsewhere for
+    /// long. The rank may have been slower than the network within it, so a rise counts more than a fall.
     void look(Instant now, std::uint64_t acknowledged, std::size_t under_way) noexcept;
     /// 0: not known yet.
     double rate() const noexcept { return rate_; }
