@@ -41,9 +41,9 @@ begin
 node 1 0 0 1:3 --last-call 1 -n 2 "$program" 100000 take
 until_said 0 "rank 1\] pid"
 run 2 1 --join "$master:$port" -n 1 "$program" 100000 take
-until_said 1 "rank 2\] joined as rank 2 of 3"
+until_said 1 "joined as rank 2 of 3"  # whichever number its launcher still writes before a rank's line
 says 1 "\[spare 1.0\] pid [0-9]+ slot 0 rank '' of '' replaces '1'"
-says 1 "tutti run: spare 1.0 \(pid [0-9]+\) is rank 2 of 3 now"
+until_said 1 "tutti run: spare 1.0 \(pid [0-9]+\) is rank 2 of 3 now"
 processes 2 | xargs kill -9
 wait "${ids[1]}"
 unset "ids[1]"
