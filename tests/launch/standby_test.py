@@ -1,4 +1,5 @@
 """tutti run --standby: a second node keeps the job's store, so that the node which serves it may die."""
+import contextlib
 import os
 import pathlib
 import re
@@ -65,12 +66,13 @@ class Standby(CliCase):
             return
         if job.poll() is not None:
             return
-        os.kill(job.pid, signal.SIGSTOP)  # so that it cannot see its ranks' ends
-        for pid in re.findall(r"\] pid (\d+)", self.said(node)):
-            if pathlib.Path(f"/proc/{pid}/cmdline").exists() and str(PROGRAM) in pathlib.Path(f"/proc/{pid}/cmdline").read_text():
-                os.kill(int(pid), signal.SIGKILL)
-        job.kill()
+        job.kill()  # first, so that it cannot see its ranks' ends
         job.wait()
+        for pid in re.findall(r"\] pid (\d+)", self.said(node)):
+            command = pathlib.Path(f"/proc/{pid}/cmdline")
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if str(PROGRAM) in command.read_text():
+                    os.kill(int(pid), signal.SIGKILL)
 
     def ends_well(self):
         self.stop.touch()
