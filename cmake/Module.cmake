@@ -37,9 +37,20 @@ function(compile_as_program target)
   target_precompile_headers(${target} REUSE_FROM tutti-program-headers)
 endfunction()
 
-# set_small_sources(file…): the same for single sources of a room.
+# set_small_sources(file…), set_fast_sources(file…): single sources of a room that are optimised for size, or for speed where the
+# room is SMALL. A source with options of its own is a unit by itself and has no precompiled header: a build for a sanitizer, which
+# is not optimised so, compiles it with the rest.
 function(set_small_sources)
-  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${small_code}" SKIP_PRECOMPILE_HEADERS ON)
+  set_options_of_sources("${small_code}" ${ARGN})
+endfunction()
+function(set_fast_sources)
+  set_options_of_sources($<$<CONFIG:Release>:-O3> ${ARGN})
+endfunction()
+function(set_options_of_sources options)
+  if(NOT TUTTI_SANITIZE)
+    set_property(SOURCE ${ARGN} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
+    set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS "${options}")
+  endif()
 endfunction()
 
 function(add_module name)

@@ -1,10 +1,9 @@
 """Whom tutti run names when a job fails: the rank that the ranks' own verdict is about, whoever ended first."""
 import pathlib
 import re
-import socket
 import subprocess
 
-from cli_case import TUTTI, CliCase, main
+from cli_case import TUTTI, CliCase, free_port, main
 
 PROGRAM = pathlib.Path(TUTTI).parent.parent / "tests/blame_program"
 QUICK = ("--grace", "0.5")
@@ -66,8 +65,7 @@ class Blame(CliCase):
             self.assertEqual(len(headlines), (3 if mode == "hang" else 4) + 1, self.said)
 
     def test_a_rank_of_another_node(self):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         nodes = [subprocess.Popen([TUTTI, "run", "--nnodes=2", f"--node-rank={k}", "--master-addr=127.0.0.1", *QUICK,
                                    f"--master-port={port}", "-n", "2", PROGRAM, "hang"], stdout=subprocess.DEVNULL,
                                   stderr=subprocess.PIPE, text=True) for k in (1, 0)]

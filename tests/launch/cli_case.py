@@ -1,6 +1,8 @@
 """What the tests of the command-line program share: starting it."""
 import os
 import pathlib
+import random
+import socket
 import subprocess
 import sys
 import unittest
@@ -9,6 +11,17 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 from rows import main, rows  # noqa: E402,F401  (for the tests)
 
 TUTTI, TOUR = sys.argv[1], sys.argv[2]
+
+
+def free_port():
+    """A port at which nobody listens, below those that the system gives to connections of other tests."""
+    while True:
+        port = random.randrange(15000, 32000)
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+            return port
+        except OSError:
+            continue
 
 
 class CliCase(unittest.TestCase):

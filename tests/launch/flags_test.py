@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 
-from cli_case import TOUR, TUTTI, CliCase, main, rows
+from cli_case import TOUR, TUTTI, CliCase, free_port, main, rows
 
 ARGPARSE = """
 import argparse, os
@@ -126,8 +126,7 @@ class Flags(CliCase):
 
     def two_nodes(self, *command):
         """What both nodes of a job said, on one host."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         nodes = [subprocess.Popen([TUTTI, "run", "--nnodes=2", f"--node_rank={k}", "--master_addr=127.0.0.1",
                                    f"--master_port={port}", "--nproc_per_node=2", "--no-prefix", *command],
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for k in (1, 0)]

@@ -3,11 +3,10 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import time
 
-from cli_case import TUTTI, CliCase, main
+from cli_case import TUTTI, CliCase, free_port, main
 
 PROGRAM = pathlib.Path(TUTTI).parent.parent / "tests/member_program"
 KILLED = r"killed by signal 9 \(SIGKILL\)"
@@ -91,8 +90,7 @@ class Replace(CliCase):
         self.assertNotIn("is to take its place", done.stderr)
 
     def test_ranks_of_two_nodes(self):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         for deaths, status in ((("3@20",), 0), (("0@20", "3@40", "1@60"), 0), (("0@20", "1@20", "2@20", "3@20"), 0)):
             nodes = [subprocess.Popen([TUTTI, "run", "--nnodes=2", f"--node-rank={k}", "--master-addr=127.0.0.1", "--spares=1",
                                        f"--master-port={port}", "-n", "2", PROGRAM, "90", "repair", *deaths], stdout=subprocess.PIPE,
@@ -106,8 +104,7 @@ class Replace(CliCase):
             self.assertEqual(bool(re.search(r"spare [01]\.0 \(pid \d+\) is rank [03] of 4 now", said[0] + said[1])), not together, said)
 
     def test_a_node_whose_restarts_are_used_up_ends_the_job(self):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         nodes = [subprocess.Popen([TUTTI, "run", "--nnodes=2", f"--node-rank={k}", "--master-addr=127.0.0.1", "--replace",
                                    "--max-restarts=1", f"--master-port={port}", "-n", "2", PROGRAM, "900", "repair", "2@20", "3@60"],
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for k in (1, 0)]
@@ -117,8 +114,7 @@ class Replace(CliCase):
         self.assertRegex(said[1], rf"tutti run: node 1 failed: rank 3 \(pid \d+\) was the first to fail, after .* s: {KILLED}")
 
     def test_the_loss_of_node_0_ends_the_job_and_the_others_name_the_flag_with_which_it_would_not(self):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         nodes = [subprocess.Popen([TUTTI, "run", "--nnodes=1:2", f"--node-rank={k}", "--master-addr=127.0.0.1", f"--master-port={port}",
                                    PROGRAM, "100000", "take"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for k in (0, 1)]
         self.addCleanup(nodes[0].communicate)

@@ -4,12 +4,11 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 
-from cli_case import TUTTI, CliCase, main
+from cli_case import TUTTI, CliCase, free_port, main
 
 PROGRAM = pathlib.Path(TUTTI).parent.parent / "tests/member_program"
 
@@ -20,8 +19,7 @@ class Standby(CliCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.stop = self.folder / "stop"
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.nodes = {}
 
     def start(self, node, *options, ranks=2, mode=("100000", "take")):
