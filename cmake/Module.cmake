@@ -109,9 +109,7 @@ endfunction()
 # set_short_path_sources(file…): what a call of a microsecond runs through. No function of these has a canary on its stack: one takes
 # six instructions, and such a call has ten functions. None of them reads what comes from another host.
 function(set_short_path_sources)
-  if(NOT TUTTI_SANITIZE)
-    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "-fno-stack-protector" SKIP_PRECOMPILE_HEADERS ON)
-  endif()
+  set_options_of_sources("-fno-stack-protector" ${ARGN})
 endfunction()
 
 # add_tutti_test(NAME SOURCES … LIBRARIES … [LABELS …] [TIMEOUT seconds] [SHARDS number] [UNDER program])

@@ -2,6 +2,7 @@
 
 #include "core/assert.hpp"
 #include "core/crc32c.hpp"
+#include "transport/tcp/lane_growth.hpp"
 
 #include <fmt/format.h>
 #include <linux/sockios.h>
@@ -68,10 +69,7 @@ std::size_t Lane::unacknowledged() const noexcept {
 }
 
 void Lane::look_at_pace(Instant now) {
-    tcp_info info{};
-    socklen_t size = sizeof info;
-    if (::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0)
-        pace_.look(now, info.tcpi_bytes_acked, unacknowledged());
+    pace_.look(now, LaneCounts::of(fd_.get()).bytes, unacknowledged());
 }
 
 bool Lane::begin(const ChunkStart& start, std::uint64_t begin, std::uint64_t end, const Window& window) {

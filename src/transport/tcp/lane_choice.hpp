@@ -42,7 +42,7 @@ class LanePace {
 
 struct LaneLoad {
     bool takes = false;         ///< a chunk, now
-    std::size_t under_way = 0;  ///< bytes that the peer's kernel has not acknowledged
+    std::size_t under_way = 0;  ///< bytes that the peer's kernel has not acknowledged; of a lane that takes the chunk
     double rate = 0;            ///< of its LanePace
 };
 

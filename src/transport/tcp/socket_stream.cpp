@@ -215,7 +215,7 @@ std::optional<std::size_t> SocketStream::lane_for_next(std::uint64_t full) const
     for (std::size_t i = 0; i < used_; ++i) {
         const Lane& lane = *lanes_[i];
         const bool takes = !lane.sending() && (full >> i & 1U) == 0 && lane.unsent() <= chunk_bytes;
-        loads[i] = {takes, lane.unacknowledged(), lane.rate()};
+        loads[i] = {takes, takes ? lane.unacknowledged() : 0, lane.rate()};
     }
     return choose_lane(std::span(loads).first(used_), chunk_bytes);
 }
