@@ -370,6 +370,12 @@ void end_when_silent(int fd, std::chrono::milliseconds limit) {
     ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof limit_ms);
 }
 
+void end_by_reset(int fd) noexcept {
+    TUTTI_ASSERT(fd >= 0);
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+}
+
 Address local_address(int fd) {
     return address_by(::getsockname, fd, "local");
 }

@@ -33,12 +33,15 @@ constexpr int probes = 5;
 
 Follower::Follower(const net::Address& primary, const security::Secret& secret, std::uint16_t listens,
                    const Deadline& deadline, const AbortFlag* abort)
-    : client_(primary, secret, fmt::format("TCPStore({})", net::to_string(primary)), deadline, abort),
-      raw_(client_.raw()),
-      primary_(net::peer_address(raw_.fd)) {
+    : hears_(primary, secret, fmt::format("TCPStore({})", net::to_string(primary)), deadline, abort),
+      speaks_(primary, secret, fmt::format("TCPStore({})", net::to_string(primary)), deadline, abort),
+      primary_(net::peer_address(hears_.raw().fd)) {
     const auto port = encode_number(listens);
     const std::string_view field(port.data(), port.size());
-    client_.call(Op::stand_by, {&field, 1}, deadline, abort);
+    const std::string answer = hears_.call(Op::stand_by, {&field, 1}, deadline, abort);
+    const auto number = split_fields(answer);
+    if (!number) throw DistStoreError("TCPStore: the primary answers a standby with what is no answer");
+    speaks_.call(Op::report, *number, deadline, abort);
 }
 
 Follower::~Follower() {
@@ -59,11 +62,12 @@ void Follower::start(std::function<void()> news) {
 }
 
 void Follower::read() {
+    const TcpClient::Raw raw = hears_.raw();
     std::vector<char> buffer(std::size_t{256} << 10U);
     while (!stop_) {
-        pollfd item{raw_.wire.to_poll(raw_.fd), POLLIN, 0};
+        pollfd item{raw.wire.to_poll(raw.fd), POLLIN, 0};
         if (::poll(&item, 1, Deadline::never().poll_ms(look_time)) <= 0) continue;
-        const ssize_t got = raw_.wire.receive(raw_.fd, std::as_writable_bytes(std::span(buffer)));
+        const ssize_t got = raw.wire.receive(raw.fd, std::as_writable_bytes(std::span(buffer)));
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) continue;
         while (!stop_) {
             std::unique_lock lock(mutex_);
@@ -74,7 +78,7 @@ void Follower::read() {
             }
             if (got > 0) input_.append(buffer.data(), static_cast<std::size_t>(got));
             // TLS ends with a word of its own, which a process that was killed has not said.
-            if (got <= 0) state_ = got == 0 && raw_.wire.error().empty() ? State::ended : State::broken;
+            if (got <= 0) state_ = got == 0 && raw.wire.error().empty() ? State::ended : State::broken;
             break;
         }
         news_();
@@ -88,12 +92,13 @@ Follower::State Follower::take(std::string& bytes) {
     return state_;
 }
 
-// What cannot be sent, the reading thread sees soon.
 void Follower::send(std::string_view bytes) {
+    const TcpClient::Raw raw = speaks_.raw();
     try {
-        raw_.wire.send_all(raw_.fd, std::as_bytes(std::span(bytes)), Deadline::after(send_time), nullptr, "standby");
+        raw.wire.send_all(raw.fd, std::as_bytes(std::span(bytes)), Deadline::after(send_time), nullptr, "standby");
     } catch (const DistError& error) {
         TUTTI_DEBUG("TCPStore standby: {}", error.what());
+        net::end_by_reset(raw.fd);
     }
 }
 

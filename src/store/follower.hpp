@@ -1,4 +1,5 @@
-// Follower: a standby's connection to its primary, with a thread that reads it.
+// Follower: a standby's two connections to its primary, one for each way, with a thread that reads. PROTOCOL.md says
+// why they are two.
 //
 // Threads: take() and send() by the server's loop; a thread of its own reads.
 #pragma once
@@ -36,14 +37,14 @@ class Follower {
     enum class State : std::uint8_t { open, ended, broken };
     /// Moves the input since the last call to `bytes`. `ended`: everything that the primary sent has arrived.
     State take(std::string& bytes);
+    /// What cannot be sent is lost, and the connection's end is not one in order then.
     void send(std::string_view bytes);
     const net::Address& primary() const noexcept { return primary_; }
 
  private:
     void read();
 
-    TcpClient client_;
-    TcpClient::Raw raw_;
+    TcpClient hears_, speaks_;
     net::Address primary_;
     std::function<void()> news_;
     std::mutex mutex_;  // guards these two

@@ -58,6 +58,8 @@ struct ServerConnection {
     bool answer(std::uint64_t request, Op op, std::span<const Field> fields, std::uint64_t body_bytes);
     bool send(std::string_view bytes);
     bool flush();
+    /// Whether the kernel has everything that was flushed.
+    bool has_sent_all() const { return uv_stream_get_write_queue_size(&socket.stream) == 0; }
     /// As flush(), for the records that TLS has to send.
     bool send_records();
     /// Best effort: tells a TLS client that nothing more will follow.

@@ -113,6 +113,7 @@ bool ServerData::perform(ConnectionId from, const FrameHeader& header, const Fie
         case Op::witness:
         case Op::resume:
         case Op::stand_by:
+        case Op::report:
         case Op::follow:
         case Op::term:
         case Op::pulse:

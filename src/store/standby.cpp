@@ -99,11 +99,13 @@ ClientId Standby::client_of(ConnectionId connection) const {
 }
 
 bool Standby::handle(ConnectionId from, const FrameHeader& header, std::string_view body) {
-    if (from == standby_) return hear_standby(header, body);
+    if (from == report_) return hear_standby(header, body);
+    if (from == standby_) return false;  // nothing is said there
     switch (header.op) {
         case Op::witness: return hear_witness(from, header, body);
         case Op::resume: return resume(from, header, body);
         case Op::stand_by: return welcome_standby(from, header, body);
+        case Op::report: return welcome_report(from, header, body);
         default: break;
     }
     if (!succession_.serves()) {
@@ -275,9 +277,13 @@ void Standby::let_go(ClientId client) {
 
 void Standby::gone(ConnectionId connection, bool in_order) {
     std::erase_if(witnesses_, [connection](const Witness& witness) { return witness.connection == connection; });
+    if (connection == report_) {
+        report_ = 0;
+        return lose_other(other_, in_order);
+    }
     if (connection == standby_) {
         standby_ = 0;
-        lose_other(other_, in_order);
+        if (report_ == 0) lose_other(other_, false);
         return;
     }
     const ClientId client = client_of(connection);
@@ -301,7 +307,16 @@ bool Standby::welcome_standby(ConnectionId from, const FrameHeader& header, std:
         return true;
     }
     standby_ = from;
+    report_ = 0;
     other_ = {loop_.host_of(from), static_cast<std::uint16_t>((*numbers)[0])};
+    send_fields(from, header.request, Op::ok, {text_of({from})});
+    return true;
+}
+
+bool Standby::welcome_report(ConnectionId from, const FrameHeader& header, std::string_view body) {
+    const auto numbers = numbers_of<1>(body);
+    if (!numbers || (*numbers)[0] == 0 || (*numbers)[0] != standby_ || report_ != 0) return false;
+    report_ = from;
     send_fields(from, header.request, Op::ok, {});
     return true;
 }
@@ -454,7 +469,8 @@ void Standby::notice() {
                 TUTTI_WARN("TCPStore standby: the primary at {} is lost; this server serves the store now",
                            other_name());
         } else {
-            if (standby_ != 0) send_fields(std::exchange(standby_, 0), 0, Op::goes_on, {});
+            if (standby_ != 0) loop_.send_last(std::exchange(standby_, 0), Op::goes_on);
+            report_ = 0;
             if (!expects_end_)
                 TUTTI_WARN("TCPStore server: the standby at {} is lost; the store goes on without one", other_name());
             release();
@@ -482,7 +498,7 @@ void Standby::notice() {
 void Standby::look() {
     const Instant now = Clock::now();
     if (follower_ != nullptr) hear_primary();
-    if (succession_.has_standby() && standby_ != 0 && now >= pulsed_ + times().pulse / 2) {
+    if (succession_.has_standby() && standby_ != 0 && report_ != 0 && now >= pulsed_ + times().pulse / 2) {
         pulsed_ = now;
         const std::string time = text_of({static_cast<std::uint64_t>(nanoseconds(now))});
         send_fields(standby_, 0, Op::pulse, {time});

@@ -37,6 +37,9 @@ class Standby {
     /// What the server's loop does.
     struct Loop {
         std::function<void(ConnectionId, std::uint64_t request, Op, std::span<const Field>)> send;
+        /// Sends a frame after which nothing comes, and if it cannot leave at once, sees to it that the connection
+        /// does not end in order.
+        std::function<void(ConnectionId, Op)> send_last;
         std::function<void(ConnectionId)> close;
         std::function<std::string(ConnectionId)> host_of;  ///< the address of the connection's other end
     };
@@ -88,6 +91,7 @@ class Standby {
     void tell(const Witness& witness);
     bool resume(ConnectionId from, const FrameHeader& header, std::string_view body);
     bool welcome_standby(ConnectionId from, const FrameHeader& header, std::string_view body);
+    bool welcome_report(ConnectionId from, const FrameHeader& header, std::string_view body);
     bool hear_standby(const FrameHeader& header, std::string_view body);
     void send_everything();
     void begin_term();
@@ -116,8 +120,8 @@ class Standby {
     Standing told_standing_;
     Term told_term_ = 0;
 
-    ConnectionId standby_ = 0;  // the primary's
-    net::Address other_;        // where the standby listens; of the primary, at the standby
+    ConnectionId standby_ = 0, report_ = 0;  // the primary's: where it speaks to the standby, and hears it
+    net::Address other_;                     // where the standby listens; of the primary, at the standby
     Instant pulsed_{};
     std::int64_t heard_pulse_ = 0;  // this and the next two are the standby's
     bool primary_lost_ = false;

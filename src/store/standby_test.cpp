@@ -37,6 +37,13 @@ TCPStoreOptions standby_options(std::uint16_t port) {
     return options;
 }
 
+/// Stops a process, and waits until it stands still.
+void stop(const Child& process) {
+    ::kill(process.pid(), SIGSTOP);
+    int status = 0;
+    ASSERT_EQ(::waitpid(process.pid(), &status, WUNTRACED), process.pid());
+}
+
 /// A process that runs a primary, and one that is its standby.
 class Standby : public ::testing::Test {
  protected:
@@ -205,9 +212,7 @@ TEST_F(Standby, takes_over_from_a_primary_that_stands_still_which_then_ends_its_
     TCPStore store = client();
     store.set("a", "1");
     std::this_thread::sleep_for(300ms);
-    ::kill(primary_->pid(), SIGSTOP);
-    int status = 0;
-    ASSERT_EQ(::waitpid(primary_->pid(), &status, WUNTRACED), primary_->pid());
+    stop(*primary_);
     const Instant start = Clock::now();
     EXPECT_EQ(store.add("n", 1), 1);
     EXPECT_LT(Clock::now() - start, test::patience(3s));
@@ -218,6 +223,47 @@ TEST_F(Standby, takes_over_from_a_primary_that_stands_still_which_then_ends_its_
     TCPStoreOptions late = options_of(port_);
     late.timeout = 3s;
     expect_contains(message_of<DistError>([&] { (void)TCPStore(late).get("a"); }), "has given way to");
+}
+
+// Most of the clients are lost with it, as on its host: no votes could help.
+TEST_F(Standby, takes_over_from_a_primary_that_is_killed_before_it_has_read_all) {
+    start();
+    TCPStore store = client();
+    store.set("a", "1");
+    const Pipe ready;
+    std::vector<std::unique_ptr<Child>> others;
+    for (int i = 0; i < 3; ++i) {
+        others.push_back(process([&](Store& mine) {
+            mine.add("n", 1);
+            ready.put('r');
+            ::pause();
+            return 0;
+        }));
+        ready.take<char>();
+    }
+    std::this_thread::sleep_for(300ms);
+    stop(*standby_);
+    std::this_thread::sleep_for(120ms);  // it has a pulse to answer
+    stop(*primary_);
+    ::kill(standby_->pid(), SIGCONT);
+    std::this_thread::sleep_for(100ms);
+    primary_->kill();
+    others.clear();
+    EXPECT_EQ(store.get("a"), "1");
+    EXPECT_EQ(store.add("n", 1), 4);
+}
+
+TEST_F(Standby, does_not_take_over_when_the_primary_could_not_say_that_it_goes_on) {
+    start();
+    TCPStore store = client();
+    std::this_thread::sleep_for(300ms);
+    stop(*standby_);
+    store.set("large", std::string(std::size_t{64} << 20U, 'x'));  // it fills what the kernel keeps for the standby
+    store.set("answered", "1");
+    primary_->kill();
+    ::kill(standby_->pid(), SIGCONT);
+    const std::string text = message_of<DistStoreError>([&] { EXPECT_TRUE(store.check({"answered"})); });
+    expect_contains(text, "keys and counters are lost");
 }
 
 TEST_F(Standby, and_primary_that_are_both_lost_are_named_with_what_is_lost) {

@@ -121,10 +121,18 @@ class TcpServer::Loop {
         const auto close_one = [this](ConnectionId of) {
             if (const auto found = by_id_.find(of); found != by_id_.end()) close(*found->second);
         };
+        const auto send_last = [this](ConnectionId to, Op op) {
+            answer(to, 0, op, {});
+            const auto found = by_id_.find(to);
+            if (found == by_id_.end() || found->second->closing) return;
+            Connection& c = *found->second;
+            if (c.flush() && c.has_sent_all()) return;
+            net::end_by_reset(c.fd);
+        };
         standby_.emplace(data_,
                          Standby::Loop{[this](ConnectionId to, std::uint64_t request, Op op,
                                               std::span<const Field> fields) { answer(to, request, op, fields); },
-                                       close_one, host_of},
+                                       send_last, close_one, host_of},
                          follower_.get());
     }
 

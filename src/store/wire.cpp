@@ -27,7 +27,7 @@ Integer take_integer(const char* from) {
 }
 
 bool known(std::uint8_t op) {
-    return (op >= static_cast<std::uint8_t>(Op::set) && op <= static_cast<std::uint8_t>(Op::workers)) ||
+    return (op >= static_cast<std::uint8_t>(Op::set) && op <= static_cast<std::uint8_t>(Op::report)) ||
            (op >= static_cast<std::uint8_t>(Op::ok) && op <= static_cast<std::uint8_t>(Op::refused));
 }
 

@@ -45,7 +45,7 @@ enum class Op : std::uint8_t {
     witness =
         18,  ///< client, term of its vote or 0, version seen; version, standing, term asked for or 0, address, term
     resume = 19,    ///< client: this connection is that client's from now on
-    stand_by = 20,  ///< port: this connection is that of a standby, which listens there
+    stand_by = 20,  ///< port: a standby, which listens there, hears the primary on this connection; its number
     follow = 21,    ///< to the standby: client, operation and number of a change, in one field; the body of the request
     term = 22,      ///< to the standby, as a change: term; it has everything, and may take over
     pulse = 23,     ///< to the standby: time
@@ -54,6 +54,7 @@ enum class Op : std::uint8_t {
     leave = 26,     ///< as a change: the client has gone
     last_answer = 27,  ///< as a change: the number of the client's last change; its answer
     workers = 28,      ///< as a change: the number of workers so far
+    report = 29,       ///< number: the standby that hears the primary there speaks on this connection
     // Answers:
     ok = 64,
     error = 65,   ///< one field: the message

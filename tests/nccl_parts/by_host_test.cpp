@@ -373,7 +373,8 @@ TEST(ByHostOnADevice, a_stream_that_does_not_come_ends_the_operation_at_its_time
 }
 
 TEST(ByHostOnADevice, abort_ends_what_waits_and_touches_no_buffer_afterwards) {
-    on_ranks(2, [](const Rank& me) {
+    Flag aborted;
+    on_ranks(2, [&](const Rank& me) {
         std::vector<int> x(1000, me.rank()), y(10, me.rank());
         Work one, two;
         if (me.rank() == 0) {
@@ -381,11 +382,12 @@ TEST(ByHostOnADevice, abort_ends_what_waits_and_touches_no_buffer_afterwards) {
             two = async::broadcast(me.on(y), {.group = me.group, .group_src = 1});
             std::this_thread::sleep_for(50ms);
             ProcessGroup(me.group).abort("enough");
+            aborted.set();
             EXPECT_TRUE(has(message_of<Aborted>([&] { one.wait(); }), "enough"));
             EXPECT_TRUE(has(message_of<Aborted>([&] { two.wait(); }), "enough"));
             EXPECT_EQ(x, std::vector<int>(1000, 0));
         } else {
-            std::this_thread::sleep_for(200ms);
+            aborted.wait(20s);
         }
         EXPECT_FALSE(message_of<DistError>([&] { all_reduce(me.on(x), {.group = me.group}); }).empty());
     });

@@ -371,8 +371,7 @@ TEST(SocketStream, does_not_wait_for_what_went_with_one_of_its_connections) {
     std::array<std::byte, 8> room;
     EXPECT_EQ(a.write(room, {}), room.size());
     EXPECT_EQ(b.read(room, {}), room.size());
-    const linger at_once{.l_onoff = 1, .l_linger = 0};
-    ::setsockopt(cut, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    net::end_by_reset(cut);
     const sockaddr nowhere{.sa_family = AF_UNSPEC};
     ASSERT_EQ(::connect(cut, &nowhere, sizeof nowhere), 0);  // resets it
     EXPECT_EQ(read_all(b, 10s), 0U);
