@@ -184,7 +184,8 @@ function(add_tutti_test name)
       list(APPEND environment "GTEST_TOTAL_SHARDS=${arg_SHARDS}" "GTEST_SHARD_INDEX=${index}")
     endif()
     add_test(NAME ${test} COMMAND ${arg_UNDER} $<TARGET_FILE:${name}>)
-    set_tests_properties(${test} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;${arg_LABELS}" ENVIRONMENT "${environment}")
+    set_tests_properties(${test} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;${arg_LABELS}" ENVIRONMENT "${environment}"
+                         COST ${arg_SHARDS})  # the long ones begin first
   endforeach()
 endfunction()
 

@@ -281,7 +281,7 @@ void Standby::gone(ConnectionId connection, bool in_order) {
         report_ = 0;
         return lose_other(other_, in_order);
     }
-    if (connection == standby_) {
+    if (connection == standby_) {  // what it reports tells how it ended, once it does
         standby_ = 0;
         if (report_ == 0) lose_other(other_, false);
         return;
