@@ -109,7 +109,7 @@ torch: deps  ## build tutti.torch, the backend for PyTorch, in build/python; TOR
 test-torch: build  ## PyTorch's own distributed tests on tutti, on gloo, and with gloo replaced; writes docs/pytorch-tests.md (20 minutes). TORCH_VERSION=2.14.1: ours, on that one (6 GB)
 	@tools/torch-tests $(if $(TORCH_VERSION),version $(TORCH_VERSION),pytorch)
 
-test-frameworks: build torch  ## small trainings of accelerate, DeepSpeed, Megatron-Core, Ray and others on tutti, NCCL programs of others on libtutti-nccl; writes docs/frameworks.md (40 minutes; 3 GB)
+test-frameworks: build  ## small trainings of accelerate, DeepSpeed, Megatron-Core, Ray and others on tutti, NCCL programs of others on libtutti-nccl; writes docs/frameworks.md (40 minutes; 3 GB)
 	@tools/torch-tests frameworks $(FRAMEWORKS)
 
 deb: deps  ## Debian packages in build/deb, checked by lintian (10 minutes with an empty cache)
