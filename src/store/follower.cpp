@@ -40,7 +40,8 @@ Follower::Follower(const net::Address& primary, const security::Secret& secret, 
     const std::string_view field(port.data(), port.size());
     const std::string answer = hears_.call(Op::stand_by, {&field, 1}, deadline, abort);
     const auto number = split_fields(answer);
-    if (!number) throw DistStoreError("TCPStore: the primary answers a standby with what is no answer");
+    if (!number)
+        throw DistStoreError("TCPStore: what the primary answers to its standby is not the protocol of a store");
     speaks_.call(Op::report, *number, deadline, abort);
 }
 
