@@ -3,18 +3,14 @@ seconds, once. Usage: forked.py PROGRAM.py...   The exit status is that of the f
 """
 import os
 import pathlib
-import socket
 import sys
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from ports import free_port  # noqa: E402
 
 import torch  # noqa: F401
 
 import torch._inductor.compile_fx  # noqa: F401  for torch.compile, and optimizers want half of it
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def run(program, rank, port):

@@ -6,11 +6,13 @@ then with what pip's mpicxx makes of the same sources. Usage: mpich_test.py TUTT
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from ports import free_port  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(sys.argv[1]).resolve().parents[1]
@@ -62,10 +64,8 @@ class Mpich(unittest.TestCase):
         program = BUILD / "tests/mpi_test"
         if not program.exists():
             self.skipTest("the build had no Open MPI")
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = str(free.getsockname()[1])
         done = subprocess.run([PREFIX / "bin/mpirun", "-n", "3", program, "--gtest_filter=Mpi.moves*"],
-                              env={**ENVIRONMENT, "TUTTI_CONFORMANCE_PORT": port}, capture_output=True, text=True, timeout=60,
+                              env={**ENVIRONMENT, "TUTTI_CONFORMANCE_PORT": str(free_port())}, capture_output=True, text=True, timeout=60,
                               check=False)
         self.assertNotEqual(done.returncode, 0)
         self.assertRegex(done.stdout, r"rank 2: MPI rank 0 of 1\): .*; this one has Open MPI v.*that MPI's mpirun")

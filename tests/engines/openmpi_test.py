@@ -5,10 +5,12 @@ headers of Open MPI 4; ranks of mpirun; ranks of prterun, which tells them by PM
 import os
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 import unittest
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from ports import free_port  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TUTTI = pathlib.Path(sys.argv[1]).resolve()
@@ -43,11 +45,6 @@ os.write(1, b"rank by both\\n")
 """
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return str(free.getsockname()[1])
-
-
 class OpenMpi5(unittest.TestCase):
     def good(self, *command, env=None, status=0):
         done = subprocess.run([*map(str, command)], env=env or ENVIRONMENT, capture_output=True, text=True, timeout=200,
@@ -60,7 +57,7 @@ class OpenMpi5(unittest.TestCase):
             self.skipTest("the build had no headers of Open MPI (Debian package libopenmpi-dev)")
         self.good(PREFIX / "bin/mpirun", *MANY, "-n", 4, BUILD / "bin/tutti-backend-conformance", "mpi",
                   "--gtest_filter=Ranks/Collectives*/threads:Ranks/Messages*/threads:Ranks/Types*/threads-*both_*:*disagree*:"
-                  "*never_come*:*gone_or_late*:*that_fail*", env={**ENVIRONMENT, "TUTTI_CONFORMANCE_PORT": free_port()})
+                  "*never_come*:*gone_or_late*:*that_fail*", env={**ENVIRONMENT, "TUTTI_CONFORMANCE_PORT": str(free_port())})
 
     def test_mpirun_needs_nothing_but_the_program(self):
         said = self.good(PREFIX / "bin/mpirun", *MANY, "-n", 4, TOUR)

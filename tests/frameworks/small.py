@@ -11,12 +11,15 @@ import contextlib
 import json
 import multiprocessing
 import os
-import socket
+import pathlib
 import sys
 
 import torch
 import torch.distributed as dist
 from torch import nn
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from ports import free_port  # noqa: E402,F401  (for the programs)
 
 BY_NAME = os.environ.get("FRAMEWORKS_HOW") == "name"
 STEPS = 4
@@ -64,11 +67,6 @@ def passed(version: str, what: str) -> str:
 def skipped(why: str) -> str:
     """The same of one that cannot run here."""
     return json.dumps({"skipped": why})
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 def on_processes(rank_of, ranks: int, argument) -> None:

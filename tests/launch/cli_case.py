@@ -1,27 +1,15 @@
 """What the tests of the command-line program share: starting it."""
 import os
 import pathlib
-import random
-import socket
 import subprocess
 import sys
 import unittest
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "support"))
-from rows import main, rows  # noqa: E402,F401  (for the tests)
+from ports import free_port  # noqa: E402,F401  (for the tests)
+from rows import main, rows  # noqa: E402,F401
 
 TUTTI, TOUR = sys.argv[1], sys.argv[2]
-
-
-def free_port():
-    """A port at which nobody listens, below those that the system gives to connections of other tests."""
-    while True:
-        port = random.randrange(15000, 32000)
-        try:
-            socket.create_server(("127.0.0.1", port)).close()
-            return port
-        except OSError:
-            continue
 
 
 class CliCase(unittest.TestCase):

@@ -3,14 +3,13 @@ import os
 import pathlib
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
-from cli_case import TOUR, TUTTI, CliCase, main
+from cli_case import TOUR, TUTTI, CliCase, free_port, main
 from daemons import start_daemon
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sinfo")
@@ -36,14 +35,6 @@ PartitionName=all Nodes=localhost Default=YES State=UP
 """
 
 
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
-
-
 class UnderSlurm(CliCase):
     @classmethod
     def setUpClass(cls):
@@ -53,7 +44,7 @@ class UnderSlurm(CliCase):
         path.chmod(0o755)  # munged refuses a folder where others could put a socket in its place
         (path / "munge.key").write_bytes(secrets.token_bytes(32))
         (path / "munge.key").chmod(0o400)
-        (path / "slurm.conf").write_text(CONFIGURATION.format(folder=path, ports=free_ports(2)))
+        (path / "slurm.conf").write_text(CONFIGURATION.format(folder=path, ports=[free_port(), free_port()]))
         cls.environment = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "TUTTI_"))}
         cls.environment.update(PATH=PATH, SLURM_CONF=str(path / "slurm.conf"))
         cls.daemon(path, "munged", "--foreground", f"--key-file={path}/munge.key", f"--socket={path}/munge.socket",
@@ -90,7 +81,7 @@ class UnderSlurm(CliCase):
             self.assertRegex(done.stdout, words)
 
     def test_what_the_user_says_wins(self):
-        port, = free_ports(1)
+        port = free_port()
         done = self.output("srun", "-n", 2, "--overcommit", TUTTI, "doctor", "--env", MASTER_PORT=str(port))
         self.assertEqual(done.stdout.count(f"{port}           MASTER_PORT"), 2, done.stdout)
 

@@ -2,16 +2,13 @@
 import faulthandler
 import multiprocessing
 import os
-import socket
+import pathlib
 import sys
 import tempfile
 import traceback
 
-
-def free_port():
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return server.getsockname()[1]
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from ports import free_port  # noqa: E402  (also for the tests)
 
 
 def _run(function, rank, size, port, args, init, pipe):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import socket
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -27,6 +27,9 @@ import torch
 import torch.distributed as dist
 
 import tutti.torch
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from ports import free_port  # noqa: E402  (also for the tests)
 
 BACKEND = os.environ.get("TUTTI_TEST_BACKEND", "tutti")
 
@@ -58,13 +61,6 @@ def load_compiler() -> None:
     """Loads all that torch.compile loads at its first use, so that forked ranks need not."""
     torch.compile(lambda x: x + 1, fullgraph=True)(torch.ones(2))
     torch._dynamo.reset()
-
-
-def free_port() -> int:
-    """A TCP port that nobody listens on now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def run(world_size: int, function: Callable, *args: Any, backend: str | None = BACKEND, limit: float = 60) -> list[Any]:
