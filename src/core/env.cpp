@@ -106,7 +106,37 @@ std::string after_the_prefix(std::string_view name) {
     return near.empty() ? near : fmt::format("{}{}", prefix, near);
 }
 
+thread_local const Snapshot* own_view = nullptr;  // of a thread that the library has started
+
+std::span<const char* const> environment_now() {
+    std::size_t count = 0;
+    TUTTI_ASSERT(environ != nullptr);
+    while (environ[count] != nullptr) ++count;
+    return {environ, count};
+}
+
 }  // namespace
+
+// Most threads start with the same, so it is shared.
+Snapshot snapshot() {
+    if (own_view != nullptr) return *own_view;
+    const auto entries = environment_now();
+    const auto now = std::make_shared<const std::vector<std::string>>(entries.begin(), entries.end());
+    static std::mutex mutex;
+    static std::weak_ptr<const std::vector<std::string>> last;
+    const std::lock_guard lock(mutex);
+    if (const Snapshot before = last.lock(); before && *before == *now) return before;
+    last = now;
+    return now;
+}
+
+Reading::Reading(Snapshot what) : what_(std::move(what)) {
+    TUTTI_ASSERT(what_ != nullptr && own_view == nullptr);
+    own_view = &what_;
+}
+Reading::~Reading() {
+    own_view = nullptr;
+}
 
 std::span<const Variable> known_variables() {
     TUTTI_ASSERT(std::ranges::is_sorted(table, {}, &Variable::name));
@@ -116,9 +146,16 @@ std::span<const Variable> known_variables() {
 std::optional<std::string> get(std::string_view name) {
     TUTTI_ASSERT(!name.empty() && name.find('=') == std::string_view::npos);
     TUTTI_ASSERT(!name.starts_with(prefix) || std::ranges::binary_search(table, name, {}, &Variable::name));
-    const char* value = std::getenv(std::string(name).c_str());
-    if (value == nullptr || *value == '\0') return std::nullopt;
-    return std::string(value);
+    if (own_view == nullptr) {
+        const char* value = std::getenv(std::string(name).c_str());
+        if (value == nullptr || *value == '\0') return std::nullopt;
+        return std::string(value);
+    }
+    for (const std::string_view entry : **own_view) {
+        if (!entry.starts_with(name) || entry.size() <= name.size() + 1 || entry[name.size()] != '=') continue;
+        return std::string(entry.substr(name.size() + 1));
+    }
+    return std::nullopt;
 }
 
 std::optional<std::int64_t> get_int(std::string_view name, std::int64_t min, std::int64_t max) {
@@ -166,10 +203,7 @@ std::vector<std::string> unknown_variables(std::span<const char* const> environm
 void warn_about_unknown_variables() {
     static std::once_flag once;
     std::call_once(once, [] {
-        std::size_t count = 0;
-        TUTTI_ASSERT(environ != nullptr);
-        while (environ[count] != nullptr) ++count;
-        for (const auto& sentence : unknown_variables({environ, count})) TUTTI_WARN("{}", sentence);
+        for (const auto& sentence : unknown_variables(environment_now())) TUTTI_WARN("{}", sentence);
     });
 }
 

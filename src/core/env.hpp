@@ -1,9 +1,11 @@
 // Environment variables: every TUTTI_* name that the library reads is declared in one table here.
 //
-// Threads: reading is safe as long as nobody calls setenv at the same time.
+// Threads: a thread that the library has started (core/thread.hpp) reads the variables as they were then: the program
+// may set some at any time, which moves what getenv() reads. On others, reading is safe while nobody sets any.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +17,22 @@ namespace tutti::env {
 struct Variable {
     std::string_view name;
     std::string_view meaning;
+};
+
+/// The environment at one time, as NAME=value.
+using Snapshot = std::shared_ptr<const std::vector<std::string>>;
+/// The environment now, or what this thread reads.
+Snapshot snapshot();
+/// During its lifetime, this thread reads the snapshot.
+class Reading {
+ public:
+    explicit Reading(Snapshot what);
+    ~Reading();
+    Reading(const Reading&) = delete;
+    Reading& operator=(const Reading&) = delete;
+
+ private:
+    Snapshot what_;
 };
 
 /// All TUTTI_* variables, sorted by name.

@@ -1,6 +1,7 @@
 #include "core/thread.hpp"
 
 #include "core/assert.hpp"
+#include "core/env.hpp"
 #include "core/log.hpp"
 
 #include <tutti/error.hpp>
@@ -71,7 +72,10 @@ std::thread start(Options options, std::function<void()> body) {
             throw std::system_error(EAGAIN, std::generic_category());
         }
         const SignalsBlocked blocked;
-        return std::thread([options = std::move(options), body = std::move(body)] { run(options, body); });
+        return std::thread([options = std::move(options), body = std::move(body), environment = env::snapshot()] {
+            const env::Reading reading(environment);
+            run(options, body);
+        });
     } catch (const std::system_error& error) {
         throw DistBackendError(
             fmt::format("no thread to be had for {} ({}): this user may have {} processes and threads (ulimit -u), and "

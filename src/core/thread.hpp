@@ -20,8 +20,9 @@ struct Options {
     std::function<void(const std::exception_ptr&)> escaped = {};
 };
 
-/// Starts a thread with all signals blocked, so that the program's threads handle them. If no thread can be created,
-/// throws DistBackendError that names the purpose and the limits, without other effects.
+/// Starts a thread with all signals blocked, so that the program's threads handle them; it reads the environment as it
+/// is now (core/env.hpp). If no thread can be created, throws DistBackendError that names the purpose and the limits,
+/// without other effects.
 std::thread start(Options options, std::function<void()> body);
 
 /// Joins the thread in its destructor, so that, say, a constructor that throws leaves no running thread behind.

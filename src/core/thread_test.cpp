@@ -1,7 +1,9 @@
 #include "core/thread.hpp"
+#include "core/env.hpp"
 
 #include <tutti/error.hpp>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -13,6 +15,7 @@
 #include <cstdlib>
 #include <new>
 #include <string>
+#include <thread>
 
 namespace tutti::thread {
 namespace {
@@ -92,6 +95,29 @@ TEST(Thread, that_is_joined_is_over_before_what_it_uses_goes) {
         }));
     }
     EXPECT_TRUE(over);
+}
+
+// The program may set variables at any time, which moves what getenv() reads.
+TEST(Thread, reads_the_environment_as_it_was_when_it_started) {
+    constexpr int names = 3000;
+    const auto name = [](int i) { return fmt::format("SET_BY_A_PROGRAM_{}", i); };
+    ::setenv("TUTTI_HOST", "before", 1);
+    std::atomic<bool> stop{false};
+    std::atomic<int> wrong{0};
+    std::thread reader = start({"reader", "a test"}, [&] {
+        const auto look = [&] { wrong += env::get("TUTTI_HOST") != "before" || env::get(name(0)); };
+        while (!stop) look();
+        start({"later", "a test"}, look).join();  // as the one that started it
+    });
+    for (int i = 0; i < names; ++i) ::setenv(name(i).c_str(), "x", 1);
+    ::setenv("TUTTI_HOST", "after", 1);
+    stop = true;
+    reader.join();
+    EXPECT_EQ(wrong, 0);
+    EXPECT_EQ(env::get("TUTTI_HOST"), "after");
+    start({"afterwards", "a test"}, [] { EXPECT_EQ(env::get("TUTTI_HOST"), "after"); }).join();
+    for (int i = 0; i < names; ++i) ::unsetenv(name(i).c_str());
+    ::unsetenv("TUTTI_HOST");
 }
 
 }  // namespace

@@ -37,4 +37,6 @@ for x, y in loader:
 assert accelerator.num_processes == 2, accelerator.num_processes
 if accelerator.is_main_process:
     print(small.outcome(losses, net.parameters()), flush=True)
+# A gloo that lives until the interpreter's end aborts in some runs.
+net, optimizer, loader = accelerator.free_memory(net, optimizer, loader)
 accelerator.end_training()
