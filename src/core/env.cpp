@@ -123,7 +123,7 @@ Snapshot snapshot() {
     const auto entries = environment_now();
     const auto now = std::make_shared<const std::vector<std::string>>(entries.begin(), entries.end());
     static std::mutex mutex;
-    static std::weak_ptr<const std::vector<std::string>> last;
+    static auto& last = *new std::weak_ptr<const std::vector<std::string>>;  // threads start after main(), too
     const std::lock_guard lock(mutex);
     if (const Snapshot before = last.lock(); before && *before == *now) return before;
     last = now;
