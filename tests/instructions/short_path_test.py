@@ -17,6 +17,7 @@ import sys
 import tempfile
 
 CALLS = 200
+TRIES = 3  # a rank that looks again and again while the other one is kept from its core adds to a count: the least one counts
 # What is run, the function in which instructions are counted, how many it takes now for one call.
 COUNTS = [
     ("plan", "measured_plan", 497),
@@ -25,6 +26,10 @@ COUNTS = [
     ("message", "measured_send", 588),
     ("message", "measured_recv", 708),
 ]
+
+
+def limit_of(now: int) -> float:
+    return now * 7 / 6
 
 
 def count(program: str, what: str, function: str, folder: pathlib.Path, show: bool) -> float:
@@ -49,9 +54,13 @@ def main() -> int:
         jobs = [pool.submit(count, program, what, function, pathlib.Path(folder), show)
                 for what, function, _ in COUNTS]
         counted = [job.result() for job in jobs]
+        for i, (what, function, now) in enumerate(COUNTS):
+            for _ in range(1, TRIES):
+                if counted[i] > limit_of(now):
+                    counted[i] = min(counted[i], count(program, what, function, pathlib.Path(folder), show))
     failed = False
     for (_, function, now), found in zip(COUNTS, counted):
-        limit = now * 7 / 6
+        limit = limit_of(now)
         good = 0 < found <= limit
         failed |= not good
         print(f"{function}: {found:.0f} instructions a call; {now} when this was written, limit {limit:.0f}"
