@@ -14,10 +14,11 @@ constexpr ncclDataType_t ncclChar = ncclInt8, ncclInt = ncclInt32, ncclHalf = nc
                          ncclDouble = ncclFloat64;
 
 #define NCCL_WIN_COLL_SYMMETRIC 1
+// With the members that came after this version: the size says that they are there.
 #define NCCL_CONFIG_INITIALIZER                                                                                  \
     {                                                                                                            \
         sizeof(ncclConfig_t), NCCL_API_MAGIC, NCCL_VERSION_CODE, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,   \
             NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, nullptr, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, \
             nullptr, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, \
-            NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT                                                         \
+            NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT           \
     }
