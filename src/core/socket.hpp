@@ -65,7 +65,7 @@ UniqueFd accept_one(int listen_fd, const Deadline& deadline, const AbortFlag* ab
 /// silent. Does nothing to other sockets.
 void end_when_silent(int fd, std::chrono::milliseconds limit);
 
-/// The connection's end, also that by the process's death, is a reset; what has not left by then is lost.
+/// The connection's end, also that by the process's death, is a reset: the kernel drops what it has not sent by then.
 void end_by_reset(int fd) noexcept;
 
 /// The numeric addresses of the two ends of a TCP socket.

@@ -88,7 +88,8 @@ TEST(LifelineSockets, may_have_ended_before_they_are_one) {
     UniqueFd own = net::connect_tcp(net::local_address(listener.get()), Deadline::after(test::patience(1s)), nullptr);
     {
         const UniqueFd other = net::accept_one(listener.get(), Deadline::after(test::patience(1s)), nullptr, "test");
-        net::end_by_reset(other.get());
+        const linger at_once{.l_onoff = 1, .l_linger = 0};
+        ASSERT_EQ(::setsockopt(other.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
     }
     net::wait_for(own.get(), POLLIN, Deadline::after(test::patience(1s)), nullptr, "test");
     const Roster roster = with(1, false);
